@@ -1,0 +1,1 @@
+"""Deploy, measure and judge speculative decoding on AWS Trainium2 with vLLM."""

@@ -1,0 +1,173 @@
+"""Read one YAML file strictly: plain data with the line of every key, or faults.
+
+Invariant: what passes is a single mapping of plain values; duplicate keys, aliases, tags, a second
+document and oversized or undecodable files never reach a schema.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tandem.spec.faults import Fault, SpecError
+
+MAX_BYTES = 1_048_576  # a spec is a page of text; more is a mistake or an attack
+
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_PLAIN_TAGS = frozenset(
+    f"tag:yaml.org,2002:{kind}" for kind in ("null", "bool", "int", "float", "str", "timestamp", "map", "seq")
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """A parsed file.
+
+    Args:
+        file: the name to report.
+        data: the mapping, made of dict, list, str, int, float, bool and None; dates are ISO strings.
+        lines: key path to 1-based line.
+    """
+
+    file: str
+    data: dict[str, Any]
+    lines: dict[str, int]
+
+
+def read_document(path: Path, file: str | None = None) -> Document:
+    """Read `path` as one strict YAML mapping.
+
+    Raises:
+        SpecError: the file is missing, a directory, too large, not UTF-8, not YAML, empty, not a mapping,
+            holds two documents, or uses duplicate keys, aliases, merge keys or tags.
+    """
+    name = file or str(path)
+    text = _text(path, name)
+    try:
+        loader = _Loader(text)
+        node = _single_node(loader, name)
+        reader = _Reader(name, loader)
+        data = reader.value(node, "")
+    except yaml.YAMLError as error:
+        raise SpecError([_syntax(error, name)]) from None
+    except RecursionError:
+        raise SpecError([_whole(name, "deeply nested collections", "a few levels of nesting", "flatten it")]) from None
+    if reader.faults:
+        raise SpecError(reader.faults)
+    return Document(file=name, data=data, lines=reader.lines)
+
+
+def _text(path: Path, name: str) -> str:
+    try:
+        raw = path.read_bytes()
+    except IsADirectoryError:
+        raise SpecError([_whole(name, "a directory", "a YAML file", "name a file")]) from None
+    except OSError as error:
+        fault = _whole(name, str(error.strerror).lower(), "a readable YAML file", "create it or fix its path")
+        raise SpecError([fault]) from None
+    if len(raw) > MAX_BYTES:
+        raise SpecError([_whole(name, f"{len(raw)} bytes", f"at most {MAX_BYTES} bytes", "shorten the file")])
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        got = f"byte 0x{raw[error.start]:02x} at offset {error.start}, which is not UTF-8"
+        raise SpecError([_whole(name, got, "UTF-8 text", "save the file as UTF-8")]) from None
+
+
+def _single_node(loader: Any, name: str) -> yaml.MappingNode:
+    if not loader.check_node():
+        raise SpecError([_whole(name, "an empty file", "a mapping of keys", "start from `tandem new NAME`")])
+    node = loader.get_node()
+    if loader.check_node():
+        line = loader.get_node().start_mark.line + 1
+        raise SpecError(
+            [_whole(name, "a second document", "one document", "remove the `---` and what follows it", line)]
+        )
+    if not isinstance(node, yaml.MappingNode):
+        raise SpecError([_whole(name, f"a {node.id}", "a mapping of keys", "write `key: value` lines")])
+    return node
+
+
+def _whole(name: str, got: str, allowed: str, change: str, line: int | None = None) -> Fault:
+    return Fault(file=name, path="", got=got, allowed=allowed, change=change, line=line)
+
+
+def _syntax(error: yaml.YAMLError, name: str) -> Fault:
+    mark = getattr(error, "problem_mark", None)
+    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "text that is not YAML")
+    if "'\\t'" in problem or "\\t" in problem or "tab" in problem:
+        return _whole(
+            name, "a tab character", "spaces for indentation", "replace each tab by two spaces",
+            mark.line + 1 if mark else None,
+        )  # fmt: skip
+    return _whole(name, problem, "YAML 1.1", "fix the syntax at this line", mark.line + 1 if mark else None)
+
+
+class _Reader:
+    """Turn a node tree into plain values, noting lines and collecting faults."""
+
+    def __init__(self, file: str, loader: Any) -> None:
+        self.file = file
+        self.faults: list[Fault] = []
+        self.lines: dict[str, int] = {}
+        self._loader = loader
+        self._seen: set[int] = set()
+
+    def value(self, node: yaml.Node, path: str) -> Any:
+        """Return the plain value of `node`; an unusable one is a fault and becomes None."""
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if id(node) in self._seen:
+            return self._fault(node, path, "an alias (`*name`)", "each value written out", "copy the value here")
+        self._seen.add(id(node))
+        if node.tag not in _PLAIN_TAGS:
+            return self._fault(node, path, f"the tag {_tag(node.tag)}", "untagged plain values", "remove the tag")
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
+        return self._scalar(node, path)
+
+    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
+        result: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            key = self._key(key_node, path)
+            if key is None:
+                continue
+            child = f"{path}.{key}" if path else key
+            if key in result:
+                first = self.lines[child]
+                self._fault(key_node, child, f"the key twice (first on line {first})", "one value", "delete one")
+                continue
+            self.lines[child] = key_node.start_mark.line + 1
+            result[key] = self.value(value_node, child)
+        return result
+
+    def _key(self, node: yaml.Node, path: str) -> str | None:
+        if not isinstance(node, yaml.ScalarNode):
+            self._fault(node, path, "a collection as a key", "text keys", "write a plain key")
+            return None
+        if node.tag == "tag:yaml.org,2002:merge":
+            self._fault(node, path, "a merge key (`<<`)", "each key written out", "copy the keys here")
+            return None
+        return str(node.value)
+
+    def _scalar(self, node: yaml.Node, path: str) -> Any:
+        try:
+            value = self._loader.construct_object(node)
+        except (ValueError, yaml.YAMLError):
+            return self._fault(node, path, repr(node.value), "a plain value", "put the text in quotes")
+        if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
+            return self._fault(node, path, node.value, "a finite number", "write a number")
+        return value.isoformat() if isinstance(value, date) else value
+
+    def _fault(self, node: yaml.Node, path: str, got: str, allowed: str, change: str) -> None:
+        line = node.start_mark.line + 1
+        self.faults.append(Fault(file=self.file, path=path, got=got, allowed=allowed, change=change, line=line))
+
+
+def _tag(tag: str) -> str:
+    return tag.replace("tag:yaml.org,2002:", "!!")

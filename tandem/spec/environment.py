@@ -1,0 +1,234 @@
+"""An environment: one account and region that operators own, and the experiments it hosts.
+
+Invariant: everything here is known before a deploy; no value is looked up, and none is a CDK token.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tandem.spec.record import Record
+
+Account = Annotated[str, Field(pattern=r"^\d{12}$", json_schema_extra={"allowed": "12 digits in quotes"})]
+Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$", json_schema_extra={"allowed": "a region name"})]
+ZoneId = Annotated[
+    str, Field(pattern=r"^[a-z0-9]+-az\d$", json_schema_extra={"allowed": "a zone id such as use2-az1, never a letter"})
+]
+Cidr = Annotated[
+    str,
+    Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"}),
+]
+PrincipalArn = Annotated[
+    str,
+    Field(
+        pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+$",
+        json_schema_extra={"allowed": "the ARN of an IAM role or user"},
+    ),
+]
+Label = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+        json_schema_extra={"allowed": "lower-case letters, digits and dashes, at most 63"},
+    ),
+]
+SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", json_schema_extra={"allowed": "a subnet id"})]
+VpcId = Annotated[str, Field(pattern=r"^vpc-[0-9a-f]{8,17}$", json_schema_extra={"allowed": "a VPC id"})]
+RegistryName = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z0-9][a-z0-9.:-]*\.[a-z0-9.:-]+(/[a-z0-9._/-]+)?$",
+        json_schema_extra={"allowed": "a registry host, with or without a path"},
+    ),
+]
+
+PLACEHOLDER_RESERVATION_ID = "cr-00000000000000000"
+EXAMPLE_ACCOUNTS = frozenset({"111122223333", "123456789012", "444455556666"})  # AWS documentation's own examples
+
+
+class NewNetwork(Record):
+    """A VPC made for this environment, with private subnets in the named zones."""
+
+    kind: Literal["new"] = Field(description="`new`: Tandem makes the VPC")
+    cidr: Cidr = Field(description="address range of the VPC")
+    zones: tuple[ZoneId, ...] = Field(
+        min_length=2, max_length=4, description="zone ids of the subnets; EKS needs two, one must be capacity.zone"
+    )
+    nat: Literal["none", "single", "per-zone"] = Field(
+        default="single", description="NAT gateways: none closes the cluster off from the internet"
+    )
+    interface_endpoints: bool = Field(
+        default=True, description="interface endpoints for the AWS services that private nodes call"
+    )
+
+
+class Subnet(Record):
+    """One existing private subnet."""
+
+    id: SubnetId = Field(description="the subnet")
+    zone: ZoneId = Field(description="the zone id it lies in")
+
+
+class ExistingNetwork(Record):
+    """A VPC that somebody else owns, named by ids; nothing is looked up."""
+
+    kind: Literal["existing"] = Field(description="`existing`: the VPC is named by ids and left as it is")
+    vpc_id: VpcId = Field(description="the VPC")
+    cidr: Cidr = Field(description="its address range, for security group rules")
+    subnets: tuple[Subnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
+
+
+class Bootstrap(Record):
+    """How the CDK was bootstrapped in this account and region."""
+
+    qualifier: Annotated[
+        str,
+        Field(pattern=r"^[a-z0-9]{1,10}$", json_schema_extra={"allowed": "1 to 10 lower-case letters and digits"}),
+    ] = Field(default="tandem", description="qualifier given to `cdk bootstrap`")
+    permissions_boundary: str | None = Field(
+        default=None, description="name of a managed policy set as boundary on every role; null for none"
+    )
+
+
+class Endpoint(Record):
+    """Who reaches the Kubernetes API."""
+
+    access: Literal["private", "public"] = Field(
+        description="private: from the VPC only; public: also from the named ranges"
+    )
+    cidrs: tuple[Cidr, ...] = Field(
+        default=(), description="ranges admitted to a public endpoint; 0.0.0.0/0 is refused"
+    )
+
+
+class Access(Record):
+    """IAM principals of the four kinds of people; each gets an EKS access entry."""
+
+    admin: tuple[PrincipalArn, ...] = Field(default=(), description="full rights in the cluster")
+    operator: tuple[PrincipalArn, ...] = Field(default=(), description="edit everywhere, no rights on access itself")
+    engineer: tuple[PrincipalArn, ...] = Field(default=(), description="edit in the experiments' namespaces only")
+    viewer: tuple[PrincipalArn, ...] = Field(default=(), description="read everywhere, no secrets")
+
+
+class SystemNodes(Record):
+    """The small node group that runs add-ons."""
+
+    instance_type: Literal["m7i.large", "m7i.xlarge", "m7i.2xlarge"] = Field(
+        default="m7i.large", description="instance type"
+    )
+    count: int = Field(default=2, ge=2, le=6, description="nodes; two survive the loss of one")
+
+
+class Cluster(Record):
+    """The EKS cluster."""
+
+    kubernetes: Annotated[
+        str, Field(pattern=r"^1\.\d{2}$", json_schema_extra={"allowed": 'a minor in quotes, such as "1.36"'})
+    ] = Field(default="1.36", description="Kubernetes minor version")
+    endpoint: Endpoint = Field(description="who reaches the Kubernetes API")
+    access: Access = Field(description="who may do what in the cluster")
+    system_nodes: SystemNodes = Field(default_factory=SystemNodes, description="nodes for add-ons")
+    deletion_protection: bool = Field(
+        default=True, description="EKS refuses to delete the cluster; set false before a teardown"
+    )
+
+
+class Artifacts(Record):
+    """The bucket that holds models and compiled artifacts."""
+
+    existing_bucket: Annotated[
+        str,
+        Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", json_schema_extra={"allowed": "a bucket name"}),
+    ] | None = Field(default=None, description="a bucket of yours; null makes one, which outlives its stack")
+    noncurrent_days: int = Field(
+        default=30, ge=1, le=3650, description="days that old versions of an object are kept"
+    )
+
+
+class Capacity(Record):
+    """The accelerator nodes, and what an hour of one costs."""
+
+    instance_type: Literal["trn2.48xlarge", "trn2.3xlarge", "trn2u.48xlarge"] = Field(description="instance type")
+    kind: Literal["capacity-block", "reservation", "spot", "on-demand"] = Field(description="how it is bought")
+    reservation_id: Annotated[
+        str,
+        Field(pattern=r"^cr-[0-9a-f]{17}$", json_schema_extra={"allowed": "cr- and 17 hexadecimal digits"}),
+    ] | None = Field(
+        default=None,
+        description=f"the Capacity Block or reservation; null or {PLACEHOLDER_RESERVATION_ID} leaves the Fleet stack out",
+    )
+    zone: ZoneId = Field(description="zone id of the nodes, for a reservation the one it lies in")
+    nodes: int = Field(default=1, ge=1, le=64, description="most nodes the fleet may ever have")
+    usd_per_hour: float = Field(
+        ge=0, le=10000, description="price of one node-hour; read it from your own offer, Tandem knows no price"
+    )
+    usd_per_hour_date: date = Field(description="day on which that price was read")
+    efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
+
+
+class CdkDelivery(Record):
+    """`cdk deploy` applies the manifests."""
+
+    kind: Literal["cdk"] = Field(description="`cdk`: the Workloads stack applies the manifests")
+
+
+class GitopsDelivery(Record):
+    """Argo CD or Flux syncs the rendered manifests; no template has a kubectl provider."""
+
+    kind: Literal["gitops"] = Field(description="`gitops`: a controller in the cluster syncs manifests/")
+    repo_url: Annotated[
+        str,
+        Field(pattern=r"^(https|ssh)://\S+$", json_schema_extra={"allowed": "an https:// or ssh:// URL"}),
+    ] = Field(description="git repository that holds manifests/")
+    revision: str = Field(min_length=1, description="branch or tag to sync")
+    path: Annotated[
+        str, Field(pattern=r"^[^/].*[^/]$", json_schema_extra={"allowed": "a relative folder without end slash"})
+    ] = Field(description="folder of this environment's manifests in that repository")
+    tool: Literal["argocd", "flux"] = Field(description="the controller")
+    namespace: Label = Field(description="namespace the controller runs in")
+
+
+class Guard(Record):
+    """The limits of the independent stops."""
+
+    max_hours: int = Field(ge=1, le=720, description="most hours an accelerator node may live")
+    idle_minutes: int = Field(ge=5, le=1440, description="minutes without a run's heartbeat before a stop")
+    budget_usd: float = Field(ge=1, le=10_000_000, description="monthly budget whose alarm stops the fleet")
+
+
+class Serving(Record):
+    """Who may talk to the servers."""
+
+    allowed_namespaces: tuple[Label, ...] = Field(
+        default=(), description="namespaces admitted to port 8000, besides the bench and the metrics agent"
+    )
+
+
+class Environment(Record):
+    """One account and region, and the experiments it hosts; the file's name is its name."""
+
+    name: Label = Field(description="the file's name")
+    account: Account = Field(description="AWS account")
+    region: Region = Field(description="AWS region")
+    termination_protection: bool = Field(
+        default=True, description="CloudFormation refuses to delete the stacks; set false before a teardown"
+    )
+    network: NewNetwork | ExistingNetwork = Field(discriminator="kind", description="the VPC")
+    bootstrap: Bootstrap = Field(default_factory=Bootstrap, description="the CDK's bootstrap")
+    cluster: Cluster = Field(description="the EKS cluster")
+    artifacts: Artifacts = Field(default_factory=Artifacts, description="the bucket")
+    capacity: Capacity = Field(description="the accelerator nodes")
+    registry_mirrors: dict[RegistryName, RegistryName] = Field(
+        default_factory=dict, description="registry host (or host/path) to the mirror that replaces it, charts included"
+    )
+    tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
+    log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653] = Field(
+        default=90, description="days that CloudWatch keeps logs"
+    )
+    delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
+    guard: Guard = Field(description="the limits of the stops")
+    serving: Serving = Field(default_factory=Serving, description="who may talk to the servers")
+    experiments: tuple[Label, ...] = Field(min_length=1, description="experiments this environment hosts")

@@ -1,0 +1,131 @@
+"""An experiment: what is compared, owned by ML engineers; it knows no account and no region.
+
+Invariant: a variant holds a name and the speculation fields, nothing else, so that two variants of one
+experiment can differ in nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from tandem.spec.environment import Label
+from tandem.spec.record import Record
+
+Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
+ModelId = Annotated[
+    str,
+    Field(
+        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9._-]+$",
+        json_schema_extra={"allowed": "a model id, organisation/name, that has a file in tandem/spec/data/models"},
+    ),
+]
+Tokens = Annotated[int, Field(ge=1, le=1_048_576)]
+Buckets = tuple[Annotated[int, Field(ge=1, le=1_048_576)], ...]
+
+
+class Tuning(Record):
+    """Compile settings shared by all variants; null or empty leaves the runtime's own default.
+
+    None of these defaults is changed by speculation; what speculation does change is always rendered.
+    """
+
+    fused_qkv: bool | None = Field(default=None, description="one projection for query, key and value")
+    sequence_parallel_enabled: bool | None = Field(default=None, description="shard activations along the sequence")
+    qkv_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for the QKV projection")
+    attn_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for attention in prefill")
+    mlp_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for the MLP")
+    cc_pipeline_tiling_factor: int | None = Field(default=None, ge=1, le=8, description="tiles of a collective")
+    context_encoding_buckets: Buckets = Field(default=(), description="prefill lengths compiled, in tokens")
+    token_generation_buckets: Buckets = Field(default=(), description="decode lengths compiled, in tokens")
+    num_batched_tokens_buckets: Buckets = Field(default=(), description="native: batched tokens compiled")
+    num_seqs_buckets: Buckets = Field(default=(), description="native: batch sizes compiled, in sequences")
+    optimization_level: Literal[1, 2, 3] | None = Field(default=None, description="native: compiler level")
+
+
+class ServingSettings(Record):
+    """Everything the variants share."""
+
+    tensor_parallel_size: int = Field(ge=1, le=128, description="TP degree, in logical cores")
+    logical_neuron_core: Literal[1, 2] = Field(description="LNC: physical cores per logical core")
+    devices: int = Field(ge=1, le=16, description="Neuron devices (chips) that one variant claims")
+    device_group: Literal[4, 8, 16] | None = Field(
+        description="size of the connected group all devices must lie in; null where the type has no groups"
+    )
+    max_num_seqs: int = Field(ge=1, le=1024, description="most sequences in a batch")
+    max_model_len: Tokens = Field(description="most tokens of one sequence, prompt and output together")
+    dtype: Literal["bfloat16", "float16"] = Field(default="bfloat16", description="type of weights and activations")
+    async_mode: bool = Field(
+        description="asynchronous execution of decode steps; said explicitly, and the same, in every variant"
+    )
+    cpu: int = Field(ge=1, le=192, description="CPUs requested for one server")
+    memory_gib: int = Field(ge=8, le=2048, description="memory requested for one server, in GiB")
+    shm_gib: int = Field(ge=1, le=256, description="size of /dev/shm, in GiB; counts against memory_gib")
+    tuning: Tuning = Field(default_factory=Tuning, description="compile settings; left out: the runtime's defaults")
+
+
+class Variant(Record):
+    """One server: a name and the speculation fields."""
+
+    name: Label = Field(description="name of the Deployment and the Service")
+    mode: Mode = Field(description="how tokens are decoded; none is plain decoding")
+    draft: ModelId | None = Field(default=None, description="the draft model or head; null for none and medusa")
+    num_speculative_tokens: int | None = Field(
+        default=None, ge=1, le=64, description="tokens drafted per step; null for none"
+    )
+    method: str | None = Field(
+        default=None, description="vLLM's `method`; leave it out, the runtime's own spelling is rendered"
+    )
+
+
+class Sweep(Record):
+    """Variants by product: every draft at every window."""
+
+    prefix: Label = Field(description="start of each variant's name, followed by draft and window")
+    mode: Mode = Field(description="mode of every swept variant")
+    drafts: tuple[ModelId, ...] = Field(min_length=1, description="draft models")
+    num_speculative_tokens: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field(
+        min_length=1, description="windows"
+    )
+
+    def variants(self) -> tuple[Variant, ...]:
+        """Return one variant per draft and window, in the order written."""
+        return tuple(
+            Variant(
+                name=f"{self.prefix}-{slug(draft)}-k{window}", mode=self.mode, draft=draft,
+                num_speculative_tokens=window, method=None,
+            )
+            for draft in self.drafts
+            for window in self.num_speculative_tokens
+        )  # fmt: skip
+
+
+class Experiment(Record):
+    """What is compared; the file's name is its name."""
+
+    name: Label = Field(description="the file's name")
+    runtime: Label = Field(description="runtime of every variant, a file in tandem/spec/data/runtimes")
+    target: ModelId = Field(description="the model served")
+    accept_unproven: bool = Field(
+        default=False, description="admit what no source shows to work on Neuron, such as a head never run there"
+    )
+    max_prompt_tokens: Tokens = Field(description="longest prompt of any suite, in tokens of the target")
+    max_output_tokens: Tokens = Field(description="longest output of any suite, in tokens of the target")
+    serving: ServingSettings = Field(description="what all variants share")
+    variants: tuple[Variant, ...] = Field(min_length=1, description="what is compared")
+    sweep: Sweep | None = Field(default=None, description="further variants, by draft and window")
+    suites: tuple[Literal["post", "real"], ...] = Field(min_length=1, description="prompt suites of a run")
+    schedule: Literal["interleaved", "simultaneous"] = Field(
+        default="interleaved", description="one arm at a time in ABBA rounds, or all at once as in the post"
+    )
+
+    def all_variants(self) -> tuple[Variant, ...]:
+        """Return the written variants, then the swept ones."""
+        return self.variants + (self.sweep.variants() if self.sweep else ())
+
+
+def slug(model_id: str) -> str:
+    """Return a model's name as a Kubernetes label: `Qwen/Qwen3-1.7B` is `qwen3-1-7b`."""
+    name = model_id.rpartition("/")[2].lower()
+    return "".join(character if character.isalnum() else "-" for character in name).strip("-")

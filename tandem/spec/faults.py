@@ -1,0 +1,62 @@
+"""What is wrong with a declared file, in words an operator can act on.
+
+Invariant: every fault names its file and key path, the value got, the values allowed and what to change,
+and all faults of one file are reported together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+Severity = Literal["refusal", "warning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """One fault or one warning.
+
+    Args:
+        file: the file as the user named it, or a data file relative to the package.
+        path: dotted key path with list indices, `variants[1].draft`; empty for the file as a whole.
+        got: the value found, as YAML would spell it; empty when the key is missing.
+        allowed: the values that would be accepted.
+        change: what to do about it.
+        line: 1-based line in the file, None when the key is missing.
+        rule: id of the rule that refused, None for a fault of form.
+        source: where the rule's fact was read, with its date.
+        severity: "refusal" stops, "warning" is only told (and refused by --strict).
+    """
+
+    file: str
+    path: str
+    got: str
+    allowed: str
+    change: str
+    line: int | None = None
+    rule: str | None = None
+    source: str | None = None
+    severity: Severity = "refusal"
+
+    def __str__(self) -> str:
+        """Render the one line that the CLI prints."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        parts = [f"{place}: {self.path}" if self.path else place]
+        if self.got:
+            parts.append(f"got {self.got}")
+        parts += [f"allowed: {self.allowed}", f"change: {self.change}"]
+        tail = "".join(f" [{note}]" for note in (self.rule, self.source) if note)
+        return f"{parts[0]}: {'; '.join(parts[1:])}{tail}"
+
+    def as_dict(self) -> dict[str, object]:
+        """Return the fault as the plain values that --json prints."""
+        return asdict(self)
+
+
+class SpecError(ValueError):
+    """A declared file cannot be used; carries every fault found in it."""
+
+    def __init__(self, faults: Iterable[Fault]) -> None:
+        self.faults = tuple(faults)
+        super().__init__("\n".join(str(fault) for fault in self.faults))

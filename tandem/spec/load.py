@@ -1,0 +1,116 @@
+"""Load declared environments and experiments from their folders.
+
+Invariant: form only. What passes here is typed; whether it is legal is said by `tandem.rules`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar
+
+from tandem.spec.document import Document, read_document
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import Fault, SpecError
+from tandem.spec.record import Record, parse
+
+R = TypeVar("R", bound=Record)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declared:
+    """A parsed file together with where its keys stand, so that a rule can name the line."""
+
+    document: Document
+    environment: Environment | None = None
+    experiment: Experiment | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """All that the chosen folders declare.
+
+    Args:
+        environments, experiments: name to declared file; only files of good form.
+        faults: every fault of form, over all files.
+    """
+
+    environments: dict[str, Declared] = field(default_factory=dict)
+    experiments: dict[str, Declared] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+
+
+def load(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> Workspace:
+    """Read the environments named (all when none is) and every experiment.
+
+    Raises:
+        SpecError: a folder does not exist, or a named environment has no file.
+    """
+    faults: list[Fault] = []
+    found_environments = {
+        document.file: (document, record) for document, record in _parsed(environments, names, Environment, faults)
+    }
+    hosted = {name for _, record in found_environments.values() for name in record.experiments}
+    present = {path.stem for path in _files(experiments)}
+    wanted = tuple(sorted(hosted & present)) if names else ()
+    found_experiments = list(_parsed(experiments, wanted, Experiment, faults)) if wanted or not names else []
+    faults += [
+        _dangling(document, index, name, sorted(present))
+        for document, record in found_environments.values()
+        for index, name in enumerate(record.experiments)
+        if name not in present
+    ]
+    return Workspace(
+        environments={
+            record.name: Declared(document=document, environment=record)
+            for document, record in found_environments.values()
+        },
+        experiments={
+            record.name: Declared(document=document, experiment=record) for document, record in found_experiments
+        },
+        faults=tuple(faults),
+    )
+
+
+def _parsed(
+    folder: Path, names: tuple[str, ...], record: type[R], faults: list[Fault]
+) -> Iterator[tuple[Document, R]]:
+    files = _files(folder)
+    if names:
+        by_name = {path.stem: path for path in files}
+        missing = [name for name in names if name not in by_name]
+        if missing:
+            raise SpecError([_missing(folder, name, sorted(by_name)) for name in missing])
+        files = [by_name[name] for name in names]
+    for path in files:
+        try:
+            document = read_document(path)
+            yield document, parse(record, document, name=path.stem)
+        except SpecError as error:
+            faults.extend(error.faults)
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise SpecError(
+            [Fault(file=str(folder), path="", got="no such folder", allowed="a folder of YAML files",
+                   change="create it, or name another by --environments or --experiments")]
+        )  # fmt: skip
+    return sorted(folder.glob("*.yaml"))
+
+
+def _missing(folder: Path, name: str, present: list[str]) -> Fault:
+    return Fault(
+        file=str(folder / f"{name}.yaml"), path="", got="no such file", allowed=", ".join(present) or "none yet",
+        change=f"name one of these, or make it with `tandem new {name}`",
+    )  # fmt: skip
+
+
+def _dangling(document: Document, index: int, name: str, present: list[str]) -> Fault:
+    path = f"experiments[{index}]"
+    return Fault(
+        file=document.file, path=path, got=repr(name), allowed=", ".join(present) or "none yet",
+        change=f"write experiments/{name}.yaml, or host another", line=document.lines.get(path),
+    )  # fmt: skip

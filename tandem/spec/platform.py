@@ -1,0 +1,93 @@
+"""What AWS and Kubernetes offer, as dated data: instances, zones, versions, the Neuron DRA chart.
+
+Invariant: offerings change, so each row carries its source and date and none is a hard-coded condition.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Literal
+
+from pydantic import Field
+
+from tandem.spec.figure import Figure, Source
+from tandem.spec.record import Record
+
+
+class Instance(Record):
+    """One instance type; accelerator figures are null for the types of system nodes."""
+
+    vcpu: Figure[int] = Field(description="vCPUs")
+    memory_gib: Figure[int] = Field(description="memory, GiB")
+    devices: Figure[int | None] = Field(description="Neuron devices (chips)")
+    physical_cores_per_device: Figure[int | None] = Field(description="physical NeuronCores of a device")
+    hbm_gib_per_device: Figure[int | None] = Field(description="high-bandwidth memory of a device, GiB")
+    allocatable_cpu_m: Figure[int | None] = Field(description="CPU that Kubernetes can hand out, millicores")
+    allocatable_memory_mib: Figure[int | None] = Field(description="memory that Kubernetes can hand out, MiB")
+    pods: Figure[int | None] = Field(description="most pods")
+    efa_cards: Figure[int | None] = Field(description="EFA network cards")
+    nvme_gb: Figure[int | None] = Field(description="local NVMe, GB")
+    device_groups: Figure[tuple[int, ...]] = Field(description="sizes of the groups the DRA driver publishes")
+    device_counts: Figure[tuple[int, ...]] = Field(description="claim sizes that can be bound")
+    capacity_kinds: Figure[tuple[str, ...]] = Field(description="ways to buy it")
+    resource_slice: Figure[dict[str, tuple[str, ...]]] | None = Field(
+        default=None, description="group attribute to the id of each group, in device order"
+    )
+
+
+class Instances(Record):
+    """The table of instance types."""
+
+    instances: dict[str, Instance]
+    sources: dict[str, Source]
+
+
+class Offerings(Record):
+    """Where an instance type can be had: type -> region -> zone ids."""
+
+    offerings: dict[str, dict[str, Figure[tuple[str, ...]]]]
+    zones: dict[str, Figure[tuple[str, ...]]]
+    sources: dict[str, Source]
+
+
+class KubernetesMinor(Record):
+    """One minor: support, the accelerator nodes' AMI and the add-on versions."""
+
+    standard_support_ends: Figure[date | None]
+    ami_release: Figure[str | None] = Field(description="AL2023_x86_64_NEURON release version; null: EKS's newest")
+    neuron_driver: Figure[str | None] = Field(description="Neuron kernel driver in that AMI")
+    addons: dict[str, Figure[str | None]] = Field(description="add-on to version; null: EKS's default")
+
+
+class Kubernetes(Record):
+    """The table of Kubernetes minors."""
+
+    floor: Figure[str] = Field(description="oldest minor Tandem renders")
+    default: Figure[str]
+    minors: dict[str, KubernetesMinor]
+    sources: dict[str, Source]
+
+
+class ChartImage(Record):
+    """An image that a chart pulls, and the value that moves it to a mirror."""
+
+    repository: str
+    tag: str
+    repository_value: str | None = Field(description="dotted chart value that sets the repository; null: none")
+
+
+class DraChart(Record):
+    """The Neuron Helm chart with its DRA driver."""
+
+    repository: str = Field(description="oci:// URL of the chart")
+    version: Figure[str]
+    digest: Figure[str | None]
+    namespace: Figure[str]
+    device_class: Figure[str]
+    driver: Figure[str]
+    values: Figure[dict[str, dict[str, bool | str | int]]] = Field(description="values that must be set")
+    images: Figure[tuple[ChartImage, ...]]
+    sources: dict[str, Source]
+
+
+PlatformTable = Literal["instances", "offerings", "kubernetes", "neuron-dra-chart"]

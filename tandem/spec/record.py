@@ -1,0 +1,198 @@
+"""The border: plain data becomes frozen, typed values, or faults in the operator's words.
+
+Invariant: unknown keys, wrong types and missing keys are refused with the key path, the value got and the
+values allowed; inside a record nothing is checked again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.fields import FieldInfo
+
+from tandem.spec.document import Document
+from tandem.spec.faults import Fault, SpecError
+
+
+class Record(BaseModel):
+    """A frozen value read from a file; every field has a type and a description."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+R = TypeVar("R", bound=Record)
+
+
+def parse(record: type[R], document: Document, **given: str) -> R:
+    """Build `record` from `document`.
+
+    Args:
+        record: the schema.
+        document: the file's data and lines.
+        given: values that the file's place fixes, such as its name; the file itself may not state them.
+
+    Raises:
+        SpecError: with one fault per wrong, missing or unknown key.
+    """
+    stated = [key for key in given if key in document.data]
+    faults = [_stated(document, key) for key in stated]
+    data = {**document.data, **given}
+    try:
+        value = record.model_validate_json(json.dumps(data))
+    except ValidationError as error:
+        faults += [_fault(record, document, dict(entry)) for entry in error.errors(include_url=False)]
+        raise SpecError(_distinct(faults)) from None
+    if faults:
+        raise SpecError(faults)
+    return value
+
+
+def _distinct(faults: list[Fault]) -> list[Fault]:
+    # a union reports the same key once per branch: the first says it
+    return list({(fault.path, fault.got): fault for fault in reversed(faults)}.values())[::-1]
+
+
+def _stated(document: Document, key: str) -> Fault:
+    return Fault(
+        file=document.file, path=key, got=repr(document.data[key]), allowed="no such key",
+        change=f"delete it: the file's name is the {key}", line=document.lines.get(key),
+    )  # fmt: skip
+
+
+def _fault(record: type[Record], document: Document, entry: dict[str, Any]) -> Fault:
+    location, kind = tuple(entry["loc"]), entry["type"]
+    schema, path = _walk(record, location)
+    line = document.lines.get(path)
+    if kind == "extra_forbidden":
+        return _unknown(document, path, schema)
+    field = schema if isinstance(schema, FieldInfo) else None
+    allowed = allowed_values(field) if field else "see docs"
+    if kind in {"missing", "union_tag_not_found"}:
+        path = path if kind == "missing" else _joined(path, "kind")
+        parent_line = document.lines.get(path.rpartition(".")[0])
+        return Fault(
+            file=document.file, path=path, got="nothing", allowed=allowed, change=_advice(field, "add this key"),
+            line=parent_line if "." in path or "[" in path else None,
+        )  # fmt: skip
+    if kind in {"value_error", "assertion_error"}:
+        reason = str(entry["ctx"]["error"]) if "ctx" in entry else entry["msg"]
+        got, _, rest = reason.partition("; allowed: ")
+        wanted, _, change = rest.partition("; change: ")
+        return Fault(file=document.file, path=path, got=got, allowed=wanted, change=change, line=line)
+    if kind == "union_tag_invalid":
+        path = _joined(path, "kind")
+        return Fault(
+            file=document.file, path=path, got=repr(entry["ctx"]["tag"]), allowed=entry["ctx"]["expected_tags"],
+            change="write one of them", line=document.lines.get(path),
+        )  # fmt: skip
+    return Fault(
+        file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, allowed),
+        change=_advice(field, "write an allowed value"), line=line,
+    )  # fmt: skip
+
+
+def _joined(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _spelt(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def _constraint(entry: dict[str, Any], allowed: str) -> str:
+    context = entry.get("ctx", {})
+    words = {
+        "greater_than": "more than {gt}", "greater_than_equal": "at least {ge}", "less_than": "less than {lt}",
+        "less_than_equal": "at most {le}", "too_short": "at least {min_length} entries",
+        "too_long": "at most {max_length} entries", "string_too_long": "at most {max_length} characters",
+        "string_too_short": "at least {min_length} characters",
+    }  # fmt: skip
+    template = words.get(entry["type"])
+    return f"{allowed}, {template.format(**context)}" if template else allowed
+
+
+def _advice(field: FieldInfo | None, verb: str) -> str:
+    return f"{verb} ({field.description})" if field and field.description else verb
+
+
+def _unknown(document: Document, path: str, schema: Any) -> Fault:
+    owner, _, key = path.rpartition(".")
+    keys = sorted(schema.model_fields) if isinstance(schema, type) else []
+    close = difflib.get_close_matches(key, keys, n=1)
+    change = f"did you mean {close[0]!r}?" if close else "delete it"
+    return Fault(
+        file=document.file, path=path, got=f"the unknown key {key!r}", allowed=", ".join(keys),
+        change=change, line=document.lines.get(path),
+    )  # fmt: skip
+
+
+def _walk(record: type[Record], location: tuple[Any, ...]) -> tuple[Any, str]:
+    """Follow a pydantic location; return the field (or the record, for an unknown key) and the key path."""
+    schema: Any = record
+    path = ""
+    for step in location:
+        if isinstance(step, int):
+            path = f"{path}[{step}]"
+            continue
+        current = _record_of(schema)
+        tagged = _tagged(schema)
+        if tagged is not None and step in tagged:
+            schema = tagged[step]
+            continue
+        if step == "[key]":
+            continue
+        path = _joined(path, step)
+        if current is None or step not in current.model_fields:
+            schema = current if current is not None else schema
+            continue
+        schema = current.model_fields[step]
+    return schema, path
+
+
+def _record_of(schema: Any) -> type[Record] | None:
+    """Return the record type inside a field, an optional, a list or a mapping; None for a leaf."""
+    if isinstance(schema, FieldInfo):
+        schema = schema.annotation
+    if isinstance(schema, type) and issubclass(schema, Record):
+        return schema
+    return next((found for arg in get_args(schema) if (found := _record_of(arg)) is not None), None)
+
+
+def _tagged(schema: Any) -> dict[str, type[Record]] | None:
+    """Return kind -> record of a union told apart by `kind`."""
+    if not isinstance(schema, FieldInfo) or schema.discriminator is None:
+        return None
+    members = get_args(schema.annotation)
+    return {get_args(member.model_fields["kind"].annotation)[0]: member for member in members}
+
+
+def allowed_values(field: FieldInfo) -> str:
+    """Say in words what a field takes; the generated docs print the same words."""
+    extra = field.json_schema_extra
+    if isinstance(extra, dict) and "allowed" in extra:
+        return str(extra["allowed"])
+    return _words(field.annotation)
+
+
+def _words(annotation: Any) -> str:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _words(args[0])
+    if origin is Literal:
+        return ", ".join(str(arg) for arg in args)
+    if origin is tuple:
+        return f"a list of {_words(args[0])}"
+    if origin is dict:
+        return f"a mapping of {_words(args[0])} to {_words(args[1])}"
+    if origin is Union or (origin is not None and type(None) in args):
+        return " or ".join(_words(arg) for arg in args)
+    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+    if annotation in names:
+        return names[annotation]
+    if getattr(annotation, "__name__", "") == "date":
+        return "a date YYYY-MM-DD"
+    return "a mapping"

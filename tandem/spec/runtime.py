@@ -1,0 +1,108 @@
+"""A Neuron serving runtime as dated data: what it is, what it serves and how it wants to be told.
+
+Invariant: a new release of a runtime is a change of its data file, never of code.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tandem.spec.experiment import Mode
+from tandem.spec.figure import Figure, Source
+from tandem.spec.record import Record
+
+Verdict = Literal["served", "unproven", "refused"]
+
+
+class Image(Record):
+    """The container image; a mirror replaces the repository's host and nothing else."""
+
+    repository: str = Field(description="registry, path and name")
+    tag: str = Field(description="tag")
+    digest: Figure[str | None] = Field(description="sha256:..., null until `tandem images --resolve` wrote it")
+    vulnerabilities: Figure[str | None] = Field(description="known ones in the publisher's words; null for none told")
+
+
+class Versions(Record):
+    """Components of the image that change a compiled artifact; null where the image has none."""
+
+    sdk: Figure[str] = Field(description="Neuron SDK")
+    vllm: Figure[str] = Field(description="vLLM")
+    neuronx_cc: Figure[str | None] = Field(description="compiler")
+    nxdi: Figure[str | None] = Field(description="NxD Inference")
+    plugin: Figure[str | None] = Field(description="vLLM's Neuron plugin")
+    minimum_driver: Figure[str | None] = Field(description="oldest host driver it starts on")
+
+
+class ModeSupport(Record):
+    """Whether one speculation mode runs, for which models and batches."""
+
+    mode: Mode = Field(description="the mode")
+    verdict: Figure[Verdict] = Field(description="served, unproven (needs accept_unproven) or refused")
+    target_families: tuple[str, ...] = Field(default=(), description="families it serves; empty for any")
+    proven_targets: tuple[str, ...] = Field(default=(), description="targets with a documented run; empty for any")
+    max_num_seqs: Figure[int] | None = Field(default=None, description="largest batch; null for no limit")
+    reason: str = Field(description="why, in one sentence for the operator")
+    nearest: str = Field(description="what to write instead, where refused")
+
+
+class Spelling(Record):
+    """How flags and environment are spelt."""
+
+    command: tuple[str, ...] = Field(description="program and leading arguments")
+    neuron_config_flag: str = Field(description="flag that takes the JSON of Neuron settings")
+    neuron_config_key: str | None = Field(description="key the settings are nested under; null for none")
+    constant_arguments: tuple[str, ...] = Field(description="arguments of every server")
+    constant_neuron_config: dict[str, bool | int | str] = Field(description="settings of every server")
+    greedy_sampling: dict[str, bool | int | str] = Field(
+        description="on_device_sampling_config that both arms get: speculation changes the runtime's own default"
+    )
+    async_key: str | None = Field(description="Neuron setting that takes async_mode; null where a flag does")
+    async_off_arguments: tuple[str, ...] = Field(description="arguments that turn asynchronous execution off")
+    speculation_neuron_config: dict[str, dict[str, bool]] = Field(description="mode to the Neuron settings it adds")
+    speculation_methods: dict[str, str | None] = Field(
+        description="mode to vLLM's `method`; null where it is never read and so never written"
+    )
+    draft_takes_max_model_len: bool = Field(description="the speculative config takes the draft's max_model_len")
+    environment: dict[str, str] = Field(description="environment variables of every server")
+    logical_core_variable: str | None = Field(description="environment variable that takes the LNC")
+    artifact_variable: str = Field(description="environment variable that takes the artifact's folder")
+    artifact_is_cache: bool = Field(
+        description="the artifact is a cache root that needs locks: copied to local disk, never served from the mount"
+    )
+    tuning_keys: tuple[str, ...] = Field(description="fields of serving.tuning that it reads")
+
+
+class Counters(Record):
+    """Which of the server's own figures can be trusted."""
+
+    speculation: Figure[Literal["live", "flat"]] = Field(description="vLLM's spec_decode counters count, or stay 0")
+    tokens_per_step: Figure[Literal["k", "k+1"]] = Field(
+        description="most tokens one speculative step commits, by num_speculative_tokens k"
+    )
+
+
+class Runtime(Record):
+    """One runtime; the file's name is its name."""
+
+    name: str = Field(description="the file's name")
+    title: str = Field(description="what it is, for a person")
+    rendered: bool = Field(description="Tandem renders it; false: known only in order to say why not")
+    not_rendered_because: str | None = Field(description="the reason, where rendered is false")
+    support: Figure[str] = Field(description="its publisher's support, in a sentence")
+    image: Image = Field(description="container image")
+    versions: Versions = Field(description="components")
+    platform_target: str = Field(description="compiler target, part of the artifact key")
+    modes: tuple[ModeSupport, ...] = Field(description="every mode, served or not")
+    target_families: Figure[tuple[str, ...]] = Field(description="model families it serves as target")
+    proven_targets: Figure[tuple[str, ...]] = Field(description="targets with a documented run")
+    needs_vocabulary_match: Figure[bool] = Field(description="a head's own vocabulary must equal the target's")
+    spelling: Spelling | None = Field(description="how it is told; null where not rendered")
+    counters: Counters = Field(description="which counters work")
+    sources: dict[str, Source] = Field(description="key to document and date")
+
+    def mode(self, mode: str) -> ModeSupport:
+        """Return what is known of `mode`; a runtime's file lists all of them (checked at load)."""
+        return next(support for support in self.modes if support.mode == mode)

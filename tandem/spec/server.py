@@ -1,0 +1,111 @@
+"""The command of one server: the one place where a variant becomes flags and environment variables.
+
+Invariant: for two variants of one experiment the result differs only in the speculation fields and in the
+artifact's folder; every default that speculation would change is written out for both.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.model import Model
+from tandem.spec.names import MODELS_MOUNT, SERVER_PORT
+from tandem.spec.runtime import Runtime, Spelling
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Server:
+    """What a container runs.
+
+    Args:
+        command: program and leading arguments; replaces the image's entrypoint.
+        arguments: flags, in a fixed order, each flag followed by its value.
+        environment: variables.
+    """
+
+    command: tuple[str, ...]
+    arguments: tuple[str, ...]
+    environment: dict[str, str]
+
+
+def server(
+    experiment: Experiment, variant: Variant, runtime: Runtime, models: dict[str, Model], artifact_folder: str
+) -> Server:
+    """Spell one variant for its runtime.
+
+    Args:
+        artifact_folder: absolute path in the container of the artifact, or of the cache root made from it.
+    """
+    spelling, serving = runtime.spelling, experiment.serving
+    assert spelling is not None  # a rule refuses runtimes that are not rendered
+    target = models[experiment.target]
+    named: list[tuple[str, str]] = [
+        ("--model", model_folder(target)),
+        ("--served-model-name", experiment.target),
+        ("--host", "0.0.0.0"),  # noqa: S104  # inside the pod; the network policy decides who arrives
+        ("--port", str(SERVER_PORT)),
+        ("--tensor-parallel-size", str(serving.tensor_parallel_size)),
+        ("--max-num-seqs", str(serving.max_num_seqs)),
+        ("--max-model-len", str(serving.max_model_len)),
+        ("--dtype", serving.dtype),
+        (spelling.neuron_config_flag, _neuron_config(experiment, variant, spelling)),
+    ]
+    if variant.mode != "none":
+        named.append(("--speculative-config", _speculative_config(experiment, variant, spelling, models)))
+    off = () if serving.async_mode else spelling.async_off_arguments
+    flat = tuple(part for pair in named for part in pair)
+    return Server(
+        command=spelling.command,
+        arguments=flat + spelling.constant_arguments + off,
+        environment=_environment(experiment, spelling, artifact_folder),
+    )
+
+
+def model_folder(model: Model) -> str:
+    """Return the folder in the container where one model's snapshot is mounted."""
+    return f"{MODELS_MOUNT}/{model.prefix().removeprefix('models/')}"
+
+
+def artifact_folder(key: ArtifactKey) -> str:
+    """Return the folder in the container where one artifact is mounted; the key is part of it."""
+    return f"/{key.prefix}"
+
+
+def _neuron_config(experiment: Experiment, variant: Variant, spelling: Spelling) -> str:
+    serving = experiment.serving
+    tuning = serving.tuning.model_dump()
+    written = {name: tuning[name] for name in spelling.tuning_keys if tuning[name] not in (None, ())}
+    settings: dict[str, object] = {
+        **spelling.constant_neuron_config,
+        "on_device_sampling_config": spelling.greedy_sampling,
+        **({spelling.async_key: serving.async_mode} if spelling.async_key else {}),
+        **written,
+        **spelling.speculation_neuron_config.get(variant.mode, {}),
+    }
+    nested: dict[str, object] = {spelling.neuron_config_key: settings} if spelling.neuron_config_key else settings
+    return json.dumps(nested)
+
+
+def _speculative_config(
+    experiment: Experiment, variant: Variant, spelling: Spelling, models: dict[str, Model]
+) -> str:
+    method = spelling.speculation_methods[variant.mode]
+    config: dict[str, object] = {
+        **({"method": method} if method else {}),
+        **({"model": model_folder(models[variant.draft])} if variant.draft else {}),
+        "num_speculative_tokens": variant.num_speculative_tokens,
+        **({"max_model_len": experiment.serving.max_model_len} if spelling.draft_takes_max_model_len else {}),
+    }
+    return json.dumps(config)
+
+
+def _environment(experiment: Experiment, spelling: Spelling, artifact_folder: str) -> dict[str, str]:
+    lnc = str(experiment.serving.logical_neuron_core)
+    return {
+        **spelling.environment,
+        **({spelling.logical_core_variable: lnc} if spelling.logical_core_variable else {}),
+        spelling.artifact_variable: artifact_folder,
+    }
