@@ -10,9 +10,9 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass
 
+from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant, slug
 from tandem.spec.model import Model
-from tandem.spec.runtime import Runtime
 
 DIGEST_CHARACTERS = 12
 
@@ -87,11 +87,12 @@ class ArtifactKey:
         return {field: (mine[field], theirs[field]) for field in mine if mine[field] != theirs[field]}
 
 
-def artifact_key(experiment: Experiment, variant: Variant, runtime: Runtime, models: dict[str, Model]) -> ArtifactKey:
+def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ArtifactKey:
     """Compute the key of one variant's artifact.
 
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
+    runtime, models = catalogue.runtimes[experiment.runtime], catalogue.models
     serving, spelling, versions = experiment.serving, runtime.spelling, runtime.versions
     assert spelling is not None  # a rule refuses runtimes that are not rendered
     tuning = serving.tuning.model_dump()
@@ -100,7 +101,7 @@ def artifact_key(experiment: Experiment, variant: Variant, runtime: Runtime, mod
         runtime=runtime.name,
         image_repository=runtime.image.repository,
         image_tag=runtime.image.tag,
-        image_digest=runtime.image.digest.value,
+        image_digest=catalogue.digests.of(runtime.image.reference),
         sdk=versions.sdk.value,
         neuronx_cc=versions.neuronx_cc.value,
         nxdi=versions.nxdi.value,

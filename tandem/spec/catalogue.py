@@ -15,7 +15,7 @@ from tandem.spec.experiment import Mode
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.figure import Source, uncited
 from tandem.spec.model import Model
-from tandem.spec.platform import DraChart, Instances, Kubernetes, Offerings
+from tandem.spec.platform import Digests, DraChart, Instances, Kubernetes, Offerings
 from tandem.spec.record import Record, parse
 from tandem.spec.runtime import Runtime
 
@@ -34,6 +34,7 @@ class Catalogue:
     offerings: Offerings
     kubernetes: Kubernetes
     dra_chart: DraChart
+    digests: Digests
 
 
 @cache
@@ -53,6 +54,7 @@ def catalogue(data: Path = DATA) -> Catalogue:
         offerings=_read(Offerings, platform / "offerings.yaml"),
         kubernetes=_read(Kubernetes, platform / "kubernetes.yaml"),
         dra_chart=_read(DraChart, platform / "neuron-dra-chart.yaml"),
+        digests=_read(Digests, platform / "digests.yaml"),
     )
 
 

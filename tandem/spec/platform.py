@@ -6,8 +6,6 @@ Invariant: offerings change, so each row carries its source and date and none is
 from __future__ import annotations
 
 from datetime import date
-from typing import Literal
-
 from pydantic import Field
 
 from tandem.spec.figure import Figure, Source
@@ -90,4 +88,13 @@ class DraChart(Record):
     sources: dict[str, Source]
 
 
-PlatformTable = Literal["instances", "offerings", "kubernetes", "neuron-dra-chart"]
+class Digests(Record):
+    """What `tandem images --resolve` read from the registries: `repository:tag` as published -> sha256."""
+
+    digests: dict[str, Figure[str]] = Field(description="image reference to its digest")
+    sources: dict[str, Source]
+
+    def of(self, reference: str) -> str | None:
+        """Return the digest of `repository:tag`, or None until it is resolved."""
+        figure = self.digests.get(reference)
+        return figure.value if figure else None

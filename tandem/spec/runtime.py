@@ -21,8 +21,12 @@ class Image(Record):
 
     repository: str = Field(description="registry, path and name")
     tag: str = Field(description="tag")
-    digest: Figure[str | None] = Field(description="sha256:..., null until `tandem images --resolve` wrote it")
     vulnerabilities: Figure[str | None] = Field(description="known ones in the publisher's words; null for none told")
+
+    @property
+    def reference(self) -> str:
+        """Return `repository:tag` as published, the key of its digest."""
+        return f"{self.repository}:{self.tag}"
 
 
 class Versions(Record):

@@ -10,10 +10,11 @@ import json
 from dataclasses import dataclass
 
 from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.model import Model
 from tandem.spec.names import MODELS_MOUNT, SERVER_PORT
-from tandem.spec.runtime import Runtime, Spelling
+from tandem.spec.runtime import Spelling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +32,14 @@ class Server:
     environment: dict[str, str]
 
 
-def server(
-    experiment: Experiment, variant: Variant, runtime: Runtime, models: dict[str, Model], artifact_folder: str
-) -> Server:
+def server(experiment: Experiment, variant: Variant, catalogue: Catalogue, artifact_folder: str) -> Server:
     """Spell one variant for its runtime.
 
     Args:
         artifact_folder: absolute path in the container of the artifact, or of the cache root made from it.
     """
-    spelling, serving = runtime.spelling, experiment.serving
+    models, serving = catalogue.models, experiment.serving
+    spelling = catalogue.runtimes[experiment.runtime].spelling
     assert spelling is not None  # a rule refuses runtimes that are not rendered
     target = models[experiment.target]
     named: list[tuple[str, str]] = [

@@ -1,0 +1,67 @@
+"""Every container image and chart an environment pulls, as published and as mirrored.
+
+Invariant: a mirror replaces the registry host (or host/path) in front of a name and nothing else, so that
+repository, tag, digest and the artifact key stay what the publisher made them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImageUse:
+    """One image or chart an environment needs.
+
+    Args:
+        kind: "image" or "chart".
+        reference: `repository:tag` as published.
+        mirrored: the same behind the environment's mirror; equal without one.
+        digest: sha256:..., None until resolved.
+        used_by: experiment names, or "neuron-dra-driver".
+    """
+
+    kind: str
+    reference: str
+    mirrored: str
+    digest: str | None
+    used_by: tuple[str, ...]
+
+
+def mirror(name: str, mirrors: dict[str, str]) -> str:
+    """Return `name` with the longest matching registry prefix replaced by its mirror."""
+    for published in sorted(mirrors, key=len, reverse=True):
+        if name == published or name.startswith(f"{published}/"):
+            return mirrors[published] + name[len(published) :]
+    return name
+
+
+def image_uses(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue) -> list[ImageUse]:
+    """List what an environment pulls, each once: the runtimes of `experiments`, then the DRA chart and its images."""
+    users: dict[tuple[str, str], list[str]] = {}
+    for experiment in experiments:
+        image = catalogue.runtimes[experiment.runtime].image
+        users.setdefault(("image", image.reference), []).append(experiment.name)
+    chart = catalogue.dra_chart
+    chart_reference = f"{chart.repository.removeprefix('oci://')}:{chart.version.value}"
+    users.setdefault(("chart", chart_reference), []).append("neuron-dra-driver")
+    for part in chart.images.value:
+        users.setdefault(("image", f"{part.repository}:{part.tag}"), []).append("neuron-dra-driver")
+    return [
+        ImageUse(
+            kind=kind, reference=reference, mirrored=mirror(reference, environment.registry_mirrors),
+            digest=catalogue.digests.of(reference), used_by=tuple(names),
+        )
+        for (kind, reference), names in users.items()
+    ]  # fmt: skip
+
+
+def pull_name(reference: str, digest: str | None, mirrors: dict[str, str]) -> str:
+    """Return what a pod pulls: behind the mirror, pinned by digest once one is known."""
+    name = mirror(reference, mirrors)
+    return f"{name}@{digest}" if digest else name
