@@ -1,0 +1,67 @@
+# Tandem: `make demo` runs the main job, `make test` passes the tests.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+BIN := .venv/bin
+ENV ?= post-us-east-2
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+export CDK_DISABLE_CLI_TELEMETRY := true
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+CDK := node_modules/.bin/cdk
+
+.PHONY: help setup demo test check render deploy-local docs lint types proof bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+setup: .venv/.ready node_modules/.ready ## make .venv and node_modules
+
+.venv/.ready: requirements.txt requirements-test.txt constraints.txt pyproject.toml
+	@echo "==> Python packages into .venv (about 900 MB, two minutes on a new machine)"
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --progress-bar on -r requirements.txt -r requirements-test.txt
+	$(BIN)/pip install --quiet --no-deps --editable .
+	@touch $@
+
+node_modules/.ready: package.json .venv/.ready
+	@echo "==> the CDK CLI and Kubernetes schemas into node_modules"
+	$(BIN)/npm install --no-save --package-lock=false --no-audit --no-fund --loglevel=error
+	@touch $@
+
+check: setup ## hold every spec against the rules
+	$(BIN)/tandem check
+
+render: setup ## write manifests/
+	$(BIN)/tandem render
+
+deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, adopt
+	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV)
+
+demo: setup ## the main job: check, synthesize, render, deploy locally, summarize
+	@echo "==> 1/5 check every spec"
+	$(BIN)/tandem check
+	@echo "==> 2/5 synthesize with the CDK CLI"
+	$(CDK) synth --quiet --no-notices
+	@echo "==> 3/5 render the manifests"
+	$(BIN)/tandem render
+	@echo "==> 4/5 deploy $(ENV) to the local AWS endpoint"
+	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV) --quick
+	@echo "==> 5/5 summary"
+	$(BIN)/tandem show $(ENV)
+
+test: setup ## every test
+	$(BIN)/ruff check
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+lint: setup ## style and types
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+docs: setup ## write the generated references
+	$(BIN)/python -m tandem.spec.reference
+
+bench: setup ## measure synthesis, check and render; figures in docs/performance.md
+	$(BIN)/python benchmarks/measure.py
+
+clean: ## remove what setup made
+	rm -rf .venv .venv-aws node_modules cdk.out build

@@ -1,0 +1,90 @@
+"""The command line: parse, call, print.
+
+Invariant: no traceback reaches a user for bad input; the exit codes are those of `tandem.commands.outcome`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tandem.commands.outcome import Exit, print_faults, print_json
+from tandem.spec.faults import SpecError
+
+EPILOG = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 the world outside failed; 4 void"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(argv)
+    try:
+        return int(_run(options))
+    except SpecError as error:
+        if options.json:
+            print_json({"faults": [fault.as_dict() for fault in error.faults], "exit_code": int(Exit.BAD_INPUT)})
+        else:
+            print_faults(error.faults)
+        only_warnings = all(fault.severity == "warning" for fault in error.faults)
+        return int(Exit.STALE if only_warnings else Exit.BAD_INPUT)
+    except BrokenPipeError:
+        return int(Exit.DONE)
+    except (OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return int(Exit.WORLD_FAILED)
+
+
+def _run(options: argparse.Namespace) -> Exit:
+    folders = (options.environments, options.experiments)
+    if options.command == "new":
+        from tandem.commands.starter import new  # noqa: PLC0415  # each command imports what it needs
+
+        return new(options.name, *folders, as_json=options.json)
+    names = tuple(dict.fromkeys(options.names))
+    report = {"strict": options.strict, "as_json": options.json}
+    if options.command == "check":
+        from tandem.commands.check import check  # noqa: PLC0415
+
+        return check(*folders, names, **report)
+    if options.command == "render":
+        from tandem.commands.render import render  # noqa: PLC0415
+
+        return render(*folders, names, options.out, check=options.check, **report)
+    if options.command == "images":
+        from tandem.commands.images import images  # noqa: PLC0415
+
+        return images(*folders, names, resolve=options.resolve, **report)
+    from tandem.commands.show import show  # noqa: PLC0415
+
+    return show(*folders, names, **report)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="tandem", description=__doc__.partition("\n")[0], epilog=EPILOG)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    _command(commands, "check", "hold specs against their schema and the rules")
+    render = _command(commands, "render", "write manifests/ from the specs")
+    render.add_argument("--out", type=Path, default=Path("manifests"), metavar="DIR", help="folder to write below")
+    render.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
+    images = _command(commands, "images", "list what an environment pulls and what must be mirrored")
+    images.add_argument("--resolve", action="store_true", help="online: ask the registries and write the digests")
+    _command(commands, "show", "summarize: variants, artifact keys, cost, warnings, next commands")
+    new = commands.add_parser("new", help="write a commented starter of both files", epilog=EPILOG)
+    new.add_argument("name", metavar="NAME", help="name of the environment and the experiment")
+    _shared(new)
+    return parser
+
+
+def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, does: str) -> argparse.ArgumentParser:
+    command = commands.add_parser(name, help=does, description=does, epilog=EPILOG)
+    command.add_argument("names", nargs="*", metavar="NAME", help="environments; all when none is named")
+    command.add_argument("--strict", action="store_true", help="refuse what is only warned of")
+    _shared(command)
+    return command
+
+
+def _shared(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--environments", type=Path, default=Path("environments"), metavar="DIR", help="folder")
+    command.add_argument("--experiments", type=Path, default=Path("experiments"), metavar="DIR", help="folder")
+    command.add_argument("--json", action="store_true", help="print one JSON document")

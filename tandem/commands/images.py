@@ -1,0 +1,56 @@
+"""`tandem images`: what an environment pulls, what must be mirrored, and the digests behind the tags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tandem.commands.inputs import Inputs, legal
+from tandem.commands.outcome import Exit, counted, print_json
+from tandem.spec.catalogue import DATA
+from tandem.spec.images import ImageUse, image_uses
+
+
+def images(
+    environments: Path, experiments: Path, names: tuple[str, ...], *, resolve: bool, strict: bool, as_json: bool
+) -> Exit:
+    """List every image and chart of the named environments; with `resolve` ask their registries for digests.
+
+    Raises:
+        SpecError: a spec is refused.
+        ResolveError: a registry does not answer or does not know a tag.
+    """
+    inputs = legal(environments, experiments, names, strict=False)
+    uses = {environment.name: _uses(inputs, environment.name) for environment in inputs.environments()}
+    if resolve:
+        from tandem.commands.resolve import resolve_digests  # noqa: PLC0415  # the only part that needs a network
+
+        references = {use.reference for listed in uses.values() for use in listed}
+        written = resolve_digests(sorted(references), DATA / "platform" / "digests.yaml")
+        print(f"wrote {counted(len(written), 'digest')}; render again: an artifact key holds its image's digest")
+        return Exit.DONE
+    unpinned = sorted({use.reference for listed in uses.values() for use in listed if use.digest is None})
+    code = Exit.STALE if strict and unpinned else Exit.DONE
+    if as_json:
+        print_json({"images": {name: [_plain(use) for use in listed] for name, listed in uses.items()}})
+        return code
+    for name, listed in uses.items():
+        print(name)
+        for use in listed:
+            print(f"  {use.kind:<6} {use.reference}")
+            if use.mirrored != use.reference:
+                print(f"         mirror  {use.mirrored}")
+            print(f"         digest  {use.digest or 'not pinned: tandem images --resolve'}")
+            print(f"         used by {', '.join(use.used_by)}")
+    return code
+
+
+def _uses(inputs: Inputs, name: str) -> list[ImageUse]:
+    environment = next(found for found in inputs.environments() if found.name == name)
+    return image_uses(environment, inputs.hosted(environment), inputs.catalogue)
+
+
+def _plain(use: ImageUse) -> dict[str, object]:
+    return {
+        "kind": use.kind, "reference": use.reference, "mirrored": use.mirrored, "digest": use.digest,
+        "used_by": list(use.used_by),
+    }  # fmt: skip

@@ -1,0 +1,53 @@
+"""Exit codes and the form in which every command reports.
+
+Invariant: the same codes everywhere: 0 done; 1 stale or, with --strict, warned; 2 bad input; 3 the world
+outside failed; 4 void.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from enum import IntEnum
+from typing import Any
+
+from tandem.spec.faults import Fault
+
+
+class Exit(IntEnum):
+    """What a command's exit code says."""
+
+    DONE = 0
+    STALE = 1
+    BAD_INPUT = 2
+    WORLD_FAILED = 3
+    VOID = 4
+
+
+def verdict(faults: Iterable[Fault], *, strict: bool) -> Exit:
+    """Return the code of a command that found `faults`.
+
+    A warning stops nothing unless --strict asks for it: an image with known vulnerabilities or an example
+    account is true of a healthy checkout too, and a code that is always 1 is read by nobody.
+    """
+    severities = {fault.severity for fault in faults}
+    if "refusal" in severities:
+        return Exit.BAD_INPUT
+    return Exit.STALE if strict and severities else Exit.DONE
+
+
+def print_json(value: dict[str, Any]) -> None:
+    """Print one JSON document on standard output."""
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+
+
+def print_faults(faults: Iterable[Fault]) -> None:
+    """Print refusals, then warnings, one line each, on standard error."""
+    for fault in sorted(faults, key=lambda fault: fault.severity):
+        print(f"{'error' if fault.severity == 'refusal' else 'warning'}: {fault}", file=sys.stderr)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return `1 warning`, `2 warnings`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"

@@ -1,0 +1,79 @@
+"""Ask registries for the digest behind a tag and keep it in the data, with its date.
+
+Invariant: only `tandem images --resolve` comes here; synthesis never does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import requests
+import yaml
+from dxf import DXF
+from dxf.exceptions import DXFError
+
+TIMEOUT_S = 20.0
+HEADER = "# Written by `tandem images --resolve`: image reference to the digest its registry gave.\n"
+
+
+class ResolveError(RuntimeError):
+    """A registry did not answer, or does not know a tag."""
+
+
+def public_registry(host: str, repository: str) -> DXF:
+    """Open a repository of a public registry over HTTPS as an anonymous reader."""
+
+    def anonymous(client: Any, response: requests.Response) -> None:
+        client.authenticate(response=response)
+
+    return DXF(host, repository, auth=anonymous, timeout=TIMEOUT_S)
+
+
+def resolve_digests(
+    references: list[str], file: Path, open_registry: Callable[[str, str], DXF] = public_registry
+) -> dict[str, str]:
+    """Read the digest of each `host/repository:tag` and write all of them to `file`.
+
+    Returns:
+        Reference to `sha256:...`, as written.
+
+    Raises:
+        ResolveError: naming the reference and what the registry said; `file` is left as it was.
+    """
+    digests = {reference: _digest(reference, open_registry) for reference in references}
+    today = datetime.now(tz=UTC).date().isoformat()
+    hosts = sorted({reference.partition("/")[0] for reference in references})
+    known = yaml.safe_load(file.read_text()) if file.exists() else {}
+    merged = {
+        **(known.get("digests") or {}),
+        **{reference: {"value": digest, "source": _key(reference, today)} for reference, digest in digests.items()},
+    }
+    cited = {figure["source"] for figure in merged.values()}
+    sources = {
+        **(known.get("sources") or {}),
+        **{f"{host}-{today}": {"where": f"{host}, manifest digest by registry API v2", "date": today} for host in hosts},
+    }
+    body = {"digests": dict(sorted(merged.items())), "sources": {key: sources[key] for key in sorted(cited)}}
+    file.write_text(HEADER + yaml.safe_dump(body, sort_keys=False))
+    return digests
+
+
+def _key(reference: str, today: str) -> str:
+    return f"{reference.partition('/')[0]}-{today}"
+
+
+def _digest(reference: str, open_registry: Callable[[str, str], DXF]) -> str:
+    name, _, tag = reference.rpartition(":")
+    host, _, repository = name.partition("/")
+    try:
+        with open_registry(host, repository) as registry:
+            digest, _ = registry.head_manifest_and_response(tag)
+    except (DXFError, requests.RequestException, KeyError) as error:
+        raise ResolveError(
+            f"{reference}: {host} gave no digest ({error or type(error).__name__}); "
+            "check the tag, and that this machine reaches the registry"
+        ) from error
+    return str(digest)

@@ -1,0 +1,57 @@
+"""`tandem new NAME`: a commented pair of files to start from.
+
+Invariant: what is written passes `tandem check` with warnings only, and overwrites nothing.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+from pathlib import Path
+
+from tandem.commands.outcome import Exit, print_json
+from tandem.spec.faults import Fault, SpecError
+
+
+def new(name: str, environments: Path, experiments: Path, *, as_json: bool) -> Exit:
+    """Write environments/NAME.yaml and experiments/NAME.yaml.
+
+    Raises:
+        SpecError: the name is no label, or one of the files exists.
+    """
+    targets = {
+        environments / f"{name}.yaml": _template("environment.yaml", name),
+        experiments / f"{name}.yaml": _template("experiment.yaml", name),
+    }
+    faults = [_exists(path) for path in targets if path.exists()] + _bad_name(name)
+    if faults:
+        raise SpecError(faults)
+    for path, text in targets.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    if as_json:
+        print_json({"written": [str(path) for path in targets]})
+    else:
+        for path in targets:
+            print(f"wrote {path}")
+        print(f"next: fill in account, region, zones and price, then `tandem check {name}`")
+    return Exit.DONE
+
+
+def _template(file: str, name: str) -> str:
+    return (files("tandem") / "commands" / "templates" / file).read_text().replace("NAME", name)
+
+
+def _exists(path: Path) -> Fault:
+    return Fault(file=str(path), path="", got="an existing file", allowed="a new name", change="choose another name")
+
+
+def _bad_name(name: str) -> list[Fault]:
+    if name and len(name) <= 30 and name[0].isalpha() and name.islower() and name.replace("-", "").isalnum():  # noqa: PLR2004
+        return []
+    return [
+        Fault(
+            file=f"{name}.yaml", path="", got=repr(name),
+            allowed="lower-case letters, digits and dashes, starting with a letter, at most 30",
+            change="choose another name",
+        )
+    ]  # fmt: skip
