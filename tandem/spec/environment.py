@@ -168,6 +168,12 @@ class Capacity(Record):
     usd_per_hour_date: date = Field(description="day on which that price was read")
     efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
 
+    @property
+    def awaits_reservation(self) -> bool:
+        """Whether the nodes wait for a reservation id: then there is no Fleet stack."""
+        reserved = self.kind in {"capacity-block", "reservation"}
+        return reserved and self.reservation_id in {None, PLACEHOLDER_RESERVATION_ID}
+
 
 class CdkDelivery(Record):
     """`cdk deploy` applies the manifests."""

@@ -1,0 +1,132 @@
+"""`tandem show`: what an environment is, in the words an operator needs before a deploy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tandem.commands.inputs import Inputs, legal
+from tandem.commands.outcome import Exit, print_json, verdict
+from tandem.spec import names
+from tandem.spec.artifact_key import artifact_key
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import CdkDelivery, Environment
+from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.faults import Fault
+
+
+def show(environments: Path, experiments: Path, chosen: tuple[str, ...], *, strict: bool, as_json: bool) -> Exit:
+    """Summarize the named environments (all when none is).
+
+    Raises:
+        SpecError: a spec is refused, or with `strict` warned of.
+    """
+    inputs = legal(environments, experiments, chosen, strict=strict)
+    if as_json:
+        print_json({"environments": [_plain(inputs, environment) for environment in inputs.environments()]})
+    else:
+        for environment in inputs.environments():
+            print("\n".join(_lines(inputs, environment)))
+    return verdict(inputs.faults, strict=strict)
+
+
+def stacks(environment: Environment) -> list[str]:
+    """Return the names of the stacks that `cdk deploy` makes, in order."""
+    kinds = ["Network", "Artifacts", "Cluster"]
+    kinds += [] if environment.capacity.awaits_reservation else ["Fleet"]
+    kinds += ["Workloads"] if isinstance(environment.delivery, CdkDelivery) else []
+    return [names.stack(environment, kind) for kind in kinds]
+
+
+def difference(variant: Variant) -> str:
+    """Say a variant's speculation fields, the only ones in which it may differ from the baseline."""
+    if variant.mode == "none":
+        return "plain decoding"
+    draft = f", draft {variant.draft}" if variant.draft else ""
+    return f"{variant.mode}{draft}, num_speculative_tokens {variant.num_speculative_tokens}"
+
+
+def _lines(inputs: Inputs, environment: Environment) -> Iterator[str]:
+    capacity, guard = environment.capacity, environment.guard
+    yield f"\n{environment.name}: account {environment.account}, {environment.region}"
+    yield f"  stacks      {', '.join(stacks(environment))}"
+    if environment.capacity.awaits_reservation:
+        yield "              Fleet is left out until capacity.reservation_id names your reservation"
+    yield f"  cluster     {names.cluster(environment)}, Kubernetes {environment.cluster.kubernetes}"
+    yield f"  bucket      {names.bucket(environment)}"
+    yield f"  nodes       0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    yield (
+        f"  cost        {capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date}); "
+        f"{capacity.usd_per_hour * capacity.nodes * guard.max_hours:.2f} USD for {guard.max_hours} h, guard.max_hours"
+    )
+    for experiment in inputs.hosted(environment):
+        yield from _experiment_lines(experiment, inputs.catalogue)
+    for fault in _about(inputs, environment):
+        yield f"  warning     {fault}"
+    yield "  next"
+    yield from (f"    {command}" for command in next_commands(environment))
+
+
+def _experiment_lines(experiment: Experiment, catalogue: Catalogue) -> Iterator[str]:
+    runtime = catalogue.runtimes[experiment.runtime]
+    yield f"  experiment  {experiment.name}: {experiment.target} on {runtime.title}, TP {experiment.serving.tensor_parallel_size}"
+    for variant in experiment.all_variants():
+        yield f"    {variant.name}: {difference(variant)}"
+        yield f"      s3://.../{artifact_key(experiment, variant, catalogue).prefix}/"
+    yield "    all else is equal: flags, image, devices, requests"
+
+
+def _about(inputs: Inputs, environment: Environment) -> list[Fault]:
+    files = {inputs.workspace.environments[environment.name].document.file}
+    files |= {
+        inputs.workspace.experiments[experiment.name].document.file for experiment in inputs.hosted(environment)
+    }
+    return [fault for fault in inputs.faults if fault.file in files]
+
+
+def next_commands(environment: Environment) -> list[str]:
+    """Return the commands that bring this environment from files to servers, in order."""
+    target = f"aws://{environment.account}/{environment.region}"
+    commands = [
+        f"npx cdk bootstrap {target} --qualifier {environment.bootstrap.qualifier} "
+        f"--toolkit-stack-name CDKToolkit-{environment.bootstrap.qualifier}",
+        f"npx cdk diff '{environment.name}/*' -c env={environment.name}",
+        f"npx cdk deploy '{environment.name}/*' -c env={environment.name}",
+    ]
+    if not isinstance(environment.delivery, CdkDelivery):
+        folder = f"manifests/{environment.name}/gitops"
+        commands.append(f"git push, then once: kubectl apply -k {folder}")
+    return commands
+
+
+def _plain(inputs: Inputs, environment: Environment) -> dict[str, object]:
+    capacity = environment.capacity
+    return {
+        "name": environment.name,
+        "account": environment.account,
+        "region": environment.region,
+        "stacks": stacks(environment),
+        "cluster": names.cluster(environment),
+        "bucket": names.bucket(environment),
+        "capacity": capacity.model_dump(mode="json"),
+        "max_usd": capacity.usd_per_hour * capacity.nodes * environment.guard.max_hours,
+        "experiments": [_plain_experiment(found, inputs.catalogue) for found in inputs.hosted(environment)],
+        "warnings": [fault.as_dict() for fault in _about(inputs, environment)],
+        "next": next_commands(environment),
+    }
+
+
+def _plain_experiment(experiment: Experiment, catalogue: Catalogue) -> dict[str, object]:
+    return {
+        "name": experiment.name,
+        "runtime": experiment.runtime,
+        "target": experiment.target,
+        "variants": [
+            {
+                "name": variant.name,
+                "difference": difference(variant),
+                "artifact": artifact_key(experiment, variant, catalogue).prefix,
+            }
+            for variant in experiment.all_variants()
+        ],
+    }

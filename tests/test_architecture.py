@@ -1,0 +1,160 @@
+"""The house: who may import whom, and what may not stand in a committed file."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+OURS = ("tandem", "stacks", "charts", "lambdas", "app")
+
+# package -> packages of ours that it may import (docs/architecture.md)
+ALLOWED = {
+    "tandem/spec": {"tandem.spec"},
+    "tandem/rules": {"tandem.rules", "tandem.spec"},
+    "tandem/commands": {"tandem.commands", "tandem.spec", "tandem.rules", "charts"},
+    "tandem/twin": {"tandem.twin", "tandem.spec"},
+    "stacks": {"stacks", "tandem.spec", "tandem.rules"},
+    "charts": {"charts", "tandem.spec", "tandem.rules"},
+}
+JSII = {"aws_cdk", "cdk8s", "constructs", "jsii"}
+FORBIDDEN_LIBRARIES = {
+    "tandem/spec": JSII | {"boto3", "botocore"},
+    "tandem/rules": JSII | {"boto3", "botocore"},
+    "tandem/commands": JSII | {"boto3", "botocore"},
+    "stacks": {"cdk8s"},
+    "charts": {"aws_cdk"},
+}
+
+
+def modules(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def imports(path: Path) -> set[str]:
+    """Every dotted name a module imports; a relative import is resolved against its package."""
+    names: set[str] = set()
+    package = ".".join(path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            names.add(f"{package}.{node.module}" if node.module else package)
+        elif isinstance(node, ast.ImportFrom):
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def belongs(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+CASES = [(folder, path) for folder in ALLOWED for path in modules(folder)]
+
+
+@pytest.mark.parametrize(("folder", "path"), CASES, ids=lambda value: str(value).removeprefix(f"{ROOT}/"))
+def test_a_package_imports_only_what_the_house_allows(folder: str, path: Path) -> None:
+    ours = {name for name in imports(path) if name.partition(".")[0] in OURS}
+
+    strangers = {name for name in ours if not any(belongs(name, package) for package in ALLOWED[folder])}
+
+    assert strangers == set()
+
+
+@pytest.mark.parametrize(
+    ("folder", "path"),
+    [(folder, path) for folder in FORBIDDEN_LIBRARIES for path in modules(folder)],
+    ids=lambda value: str(value).removeprefix(f"{ROOT}/"),
+)
+def test_a_package_keeps_libraries_of_other_layers_out(folder: str, path: Path) -> None:
+    libraries = {name.partition(".")[0] for name in imports(path)}
+
+    assert libraries & FORBIDDEN_LIBRARIES[folder] == set()
+
+
+def test_only_the_cli_and_the_app_start_from_charts_and_stacks() -> None:
+    importers = {
+        path.relative_to(ROOT).parts[0]
+        for path in ROOT.glob("**/*.py")
+        if not {".venv", ".venv-aws", "node_modules", "tests"} & set(path.parts)
+        and any(belongs(name, "stacks") for name in imports(path))
+    }
+
+    assert importers <= {"app.py", "stacks", "benchmarks"}
+
+
+def test_check_loads_no_jsii() -> None:
+    code = (
+        "import sys; from tandem.cli import main; main(['check']); "
+        "sys.exit(sorted(m for m in sys.modules if m.split('.')[0] in ('jsii','aws_cdk','cdk8s','boto3')) != [])"
+    )
+
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
+
+    assert done.returncode == 0
+
+
+def committed() -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
+
+
+@pytest.mark.parametrize(
+    ("what", "pattern"),
+    [
+        ("a path of a machine", r"(?<![\w.])/(?:home|Users|root)/\w"),
+        ("a registry's address", r"https?://[\w.-]*(?:pypi|pythonhosted|npmjs)\.\w+"),
+        ("a CDK token", r"\$\{Token\["),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_no_committed_file_holds(what: str, pattern: str) -> None:
+    expression = re.compile(pattern)
+    this = Path(__file__).resolve()
+
+    holders = [
+        str(path.relative_to(ROOT))
+        for path in committed()
+        if path.resolve() != this and expression.search(path.read_text(errors="replace"))
+    ]
+
+    assert holders == [], what
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-test.txt", "constraints.txt"])
+def test_every_python_dependency_is_pinned_exactly(file: str) -> None:
+    lines = [line.split("#")[0].strip() for line in (ROOT / file).read_text().splitlines()]
+
+    loose = [line for line in lines if line and not line.startswith("-c ") and "==" not in line]
+
+    assert loose == []
+
+
+def test_every_npm_dependency_is_pinned_exactly() -> None:
+    import json
+
+    declared = json.loads((ROOT / "package.json").read_text())["devDependencies"]
+
+    assert [version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []
+
+
+def test_the_readme_names_only_make_targets_that_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+
+    named = {name for path in documents for name in re.findall(r"`make ([a-z-]+)", path.read_text())}
+
+    assert named <= targets
+
+
+def test_the_documents_name_only_commands_that_exist() -> None:
+    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
+
+    named = {name for path in documents for name in re.findall(r"`tandem ([a-z]+)", path.read_text())}
+
+    assert named <= {"check", "render", "images", "show", "new"}
