@@ -1,0 +1,120 @@
+"""Measure what the issue of speed asks: synthesis, check and render; print Markdown for docs/performance.md.
+
+Every figure is the median of several runs of a whole process or of a call after imports, on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+ENVIRONMENT = "post-us-east-2"
+
+
+def copies(count: int, folder: Path) -> tuple[Path, Path]:
+    """Write `count` environments that differ in name and address range, and all experiments."""
+    environments, experiments = folder / "environments", folder / "experiments"
+    environments.mkdir(parents=True)
+    shutil.copytree(ROOT / "experiments", experiments)
+    text = (ROOT / "environments" / f"{ENVIRONMENT}.yaml").read_text()
+    for index in range(count):
+        (environments / f"bench-{index}.yaml").write_text(text.replace("10.42.", f"10.{50 + index}."))
+    return environments, experiments
+
+
+def process_s(command: list[str], runs: int) -> float:
+    """Return the median wall time of a whole process, in seconds, after one warm-up."""
+    times = []
+    for _ in range(runs + 1):
+        start = time.perf_counter()
+        subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env=_environment())
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def call_s(call: Callable[[], object], runs: int) -> float:
+    """Return the median time of a call in this process, in seconds, after one warm-up."""
+    times = []
+    for _ in range(runs + 1):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times[1:])
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+
+
+def synthesis(runs: int, folder: Path) -> list[tuple[str, float, str]]:
+    """Measure `python app.py` with 1 and with 5 environments."""
+    rows = {}
+    for count in (1, 5):
+        environments, experiments = copies(count, folder / str(count))
+        context = f'{{"environments": "{environments}", "experiments": "{experiments}"}}'
+        os.environ["CDK_CONTEXT_JSON"] = context
+        os.environ["CDK_OUTDIR"] = str(folder / f"out-{count}")
+        rows[count] = process_s([sys.executable, "app.py"], runs)
+    further = (rows[5] - rows[1]) / 4
+    return [
+        ("`python app.py`, one environment", rows[1], "-"),
+        ("each further environment", further, f"{100 * further / rows[1]:.1f} % of the first (target: at most 10 %)"),
+    ]
+
+
+def checking(runs: int, folder: Path) -> list[tuple[str, float, str]]:
+    """Measure `tandem check` of 10 environments against Python's own start."""
+    environments, experiments = copies(10, folder / "check")
+    start = process_s([sys.executable, "-c", "pass"], runs)
+    command = ["-m", "tandem", "check", "--environments", str(environments), "--experiments", str(experiments)]
+    checked = process_s([sys.executable, *command], runs)
+    return [
+        ("Python's own start", start, "-"),
+        ("`tandem check`, 10 environments", checked, f"{checked - start:.2f} s more than Python's start (target: 1 s)"),
+    ]
+
+
+def rendering(runs: int, folder: Path) -> list[tuple[str, float, str]]:
+    """Measure rendering 10 environments after imports."""
+    import _node  # noqa: F401, PLC0415
+    from charts import tree  # noqa: PLC0415
+    from tandem.commands.inputs import legal  # noqa: PLC0415
+
+    inputs = legal(*copies(10, folder / "render"), (), strict=False)
+
+    def render() -> None:
+        for environment in inputs.environments():
+            tree.render(environment, inputs.hosted(environment), inputs.catalogue, folder / "manifests")
+
+    return [("render 10 environments, after imports", call_s(render, runs), "target: at most 3 s")]
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="counted runs of each figure")
+    runs = parser.parse_args().runs
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        rows = rendering(runs, folder) + checking(runs, folder) + synthesis(runs, folder)
+    print(f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, Python {platform.python_version()}, median of {runs}\n")
+    print("| what | seconds | |\n|---|---|---|")
+    for what, seconds, note in rows:
+        print(f"| {what} | {seconds:.2f} | {note} |")
+
+
+if __name__ == "__main__":
+    main()

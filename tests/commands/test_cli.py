@@ -1,0 +1,165 @@
+"""The command line as its user meets it: output, exit codes, no traceback."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem.cli import main
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def folders(specs: Path) -> list[str]:
+    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
+
+
+def spoil(specs: Path, old: str, new: str, file: str = "environments/post-us-east-2.yaml") -> None:
+    path = specs / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_check_passes_the_committed_specs(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["check", *folders(specs)])
+
+    assert code == 0
+    assert "3 environments, 5 experiments: 0 errors" in capsys.readouterr().out
+
+
+def test_check_with_strict_gives_1_where_there_are_only_warnings(specs: Path) -> None:
+    assert main(["check", "--strict", *folders(specs)]) == 1
+
+
+def test_check_gives_2_for_a_bad_value(specs: Path) -> None:
+    spoil(specs, "kind: capacity-block", "kind: rented")
+
+    assert main(["check", *folders(specs)]) == 2
+
+
+def test_check_names_file_line_value_and_allowed(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spoil(specs, "kind: capacity-block", "kind: rented")
+
+    main(["check", *folders(specs)])
+
+    line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error"))
+    assert "post-us-east-2.yaml:23: capacity.kind: got \"rented\"" in line
+    assert "allowed: capacity-block, reservation, spot, on-demand" in line
+
+
+def test_check_as_json_holds_every_fault(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spoil(specs, "kind: capacity-block", "kind: rented")
+
+    main(["check", "--json", *folders(specs)])
+
+    faults = json.loads(capsys.readouterr().out)["faults"]
+    assert [fault["path"] for fault in faults if fault["severity"] == "refusal"] == ["capacity.kind"]
+
+
+def test_check_of_an_unknown_environment_gives_2_and_names_the_known(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = main(["check", "prod", *folders(specs)])
+
+    assert (code, "post-us-east-2" in capsys.readouterr().err) == (2, True)
+
+
+def test_check_of_a_missing_folder_gives_2(tmp_path: Path) -> None:
+    assert main(["check", "--environments", str(tmp_path / "none")]) == 2
+
+
+def test_a_bad_file_gives_no_traceback(specs: Path) -> None:
+    (specs / "environments" / "post-us-east-2.yaml").write_bytes(b"\xff\xfe\x00")
+
+    command = [sys.executable, "-m", "tandem", "check", *folders(specs)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+
+
+def test_new_writes_a_pair_that_passes_check(tmp_path: Path) -> None:
+    main(["new", "prod", *folders(tmp_path)])
+
+    assert main(["check", "prod", *folders(tmp_path)]) == 0
+
+
+def test_new_overwrites_nothing(tmp_path: Path) -> None:
+    main(["new", "prod", *folders(tmp_path)])
+
+    assert main(["new", "prod", *folders(tmp_path)]) == 2
+
+
+@pytest.mark.parametrize("name", ["Prod", "1st", "a b", "x" * 31, "a/b", ""])
+def test_new_refuses_a_name_that_is_no_label(tmp_path: Path, name: str) -> None:
+    assert main(["new", name, *folders(tmp_path)]) == 2
+
+
+def test_show_names_the_only_difference_of_the_arms(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", "post-us-east-2", *folders(specs)])
+
+    out = capsys.readouterr().out
+    assert "qwen-vllm: plain decoding" in out
+    assert "qwen-sd-vllm: fused, draft Qwen/Qwen3-1.7B, num_speculative_tokens 7" in out
+
+
+def test_show_prints_the_price_with_its_date(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", "post-us-east-2", *folders(specs)])
+
+    assert "35.76 USD per node-hour (your figure of 2026-05-31)" in capsys.readouterr().out
+
+
+def test_show_leaves_fleet_out_while_the_reservation_is_a_placeholder(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["show", "--json", "post-us-east-2", *folders(specs)])
+
+    assert "post-us-east-2-Fleet" not in json.loads(capsys.readouterr().out)["environments"][0]["stacks"]
+
+
+def test_images_lists_the_runtime_image_and_the_chart(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["images", "--json", "post-us-east-2", *folders(specs)])
+
+    kinds = [use["kind"] for use in json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]]
+    assert (kinds[0], "chart" in kinds) == ("image", True)
+
+
+def test_images_shows_the_mirror_beside_the_published_name(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"
+    spoil(specs, "log_retention_days: 90", f"registry_mirrors: {{public.ecr.aws: {host}}}\nlog_retention_days: 90")
+
+    main(["images", "--json", "post-us-east-2", *folders(specs)])
+
+    uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
+    assert all(use["mirrored"].startswith(host) for use in uses if use["reference"].startswith("public.ecr.aws"))
+
+
+def test_images_with_strict_gives_1_while_an_image_is_unpinned(specs: Path) -> None:
+    assert main(["images", "--strict", *folders(specs)]) == 1
+
+
+def test_render_check_gives_1_for_a_stale_folder(specs: Path, tmp_path: Path) -> None:
+    command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
+    main(command)
+    next((tmp_path / "out").rglob("serve.yaml")).write_text("stale")
+
+    assert main([*command, "--check"]) == 1
+
+
+def test_render_check_gives_0_for_a_fresh_folder(specs: Path, tmp_path: Path) -> None:
+    command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
+    main(command)
+
+    assert main([*command, "--check"]) == 0
+
+
+def test_render_refuses_an_illegal_spec_and_writes_nothing(specs: Path, tmp_path: Path) -> None:
+    spoil(specs, "tensor_parallel_size: 32", "tensor_parallel_size: 64", "experiments/post.yaml")
+
+    code = main(["render", "post-us-east-2", "--out", str(tmp_path / "out"), *folders(specs)])
+
+    assert (code, (tmp_path / "out").exists()) == (2, False)

@@ -1,0 +1,88 @@
+"""`tandem images --resolve` against a registry that speaks real HTTP on this machine."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from dxf import DXF
+
+from tandem.commands.resolve import ResolveError, resolve_digests
+from tandem.spec.document import read_document
+from tandem.spec.platform import Digests
+from tandem.spec.record import parse
+
+DIGEST = "sha256:" + "ab" * 32
+
+
+class Registry(BaseHTTPRequestHandler):
+    """Knows one tag, 1.0 of neuron/server."""
+
+    def do_HEAD(self) -> None:
+        known = self.path == "/v2/neuron/server/manifests/1.0"
+        self.send_response(200 if known else 404)
+        if known:
+            self.send_header("Docker-Content-Digest", DIGEST)
+            self.send_header("Content-Type", "application/vnd.oci.image.manifest.v1+json")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
+
+
+@pytest.fixture(scope="module")
+def host() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Registry)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+
+
+def plain_http(host: str, repository: str) -> DXF:
+    return DXF(host, repository, insecure=True, timeout=5)
+
+
+def test_a_resolved_digest_is_read_back_by_the_catalogue(host: str, tmp_path: Path) -> None:
+    file = tmp_path / "digests.yaml"
+
+    resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
+
+    assert parse(Digests, read_document(file)).of(f"{host}/neuron/server:1.0") == DIGEST
+
+
+def test_a_resolved_digest_carries_source_and_date(host: str, tmp_path: Path) -> None:
+    file = tmp_path / "digests.yaml"
+
+    resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
+
+    digests = parse(Digests, read_document(file))
+    figure = digests.digests[f"{host}/neuron/server:1.0"]
+    assert digests.sources[figure.source].where.startswith(host)
+
+
+def test_resolving_keeps_what_was_known(host: str, tmp_path: Path) -> None:
+    file = tmp_path / "digests.yaml"
+    file.write_text(
+        'digests: {"a.example/b:1": {value: sha256:00, source: s}}\nsources: {s: {where: w, date: 2026-01-01}}\n'
+    )
+
+    resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)
+
+    assert parse(Digests, read_document(file)).of("a.example/b:1") == "sha256:00"
+
+
+def test_an_unknown_tag_is_named_and_the_file_left_alone(host: str, tmp_path: Path) -> None:
+    file = tmp_path / "digests.yaml"
+
+    with pytest.raises(ResolveError, match=r"neuron/server:2.0"):
+        resolve_digests([f"{host}/neuron/server:2.0"], file, plain_http)
+
+    assert not file.exists()
+
+
+def test_a_registry_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ResolveError, match=r"127.0.0.1:9"):
+        resolve_digests(["127.0.0.1:9/neuron/server:1.0"], tmp_path / "digests.yaml", plain_http)
