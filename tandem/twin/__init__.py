@@ -1,0 +1,1 @@
+"""What stands in for what a laptop lacks."""

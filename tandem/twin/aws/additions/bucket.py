@@ -1,0 +1,154 @@
+"""Buckets with all that their template says, put through MiniStack's own S3 calls, and refused while not empty."""
+
+from __future__ import annotations
+
+from ministack.services import s3
+from ministack.services.cloudformation import provisioners
+
+from . import wire
+from .handlers import succeeded, taggable
+
+NEEDS = {
+    s3: (
+        "_buckets", "_bucket_has_versions", "_bucket_tags", "_bucket_logging_config", "_bucket_versioning",
+        "_delete_bucket", "_delete_bucket_encryption", "_delete_bucket_lifecycle",
+        "_delete_bucket_ownership_controls", "_put_bucket_encryption", "_put_bucket_lifecycle",
+        "_put_bucket_logging", "_put_bucket_ownership_controls",
+    ),
+    provisioners: ("_s3_create", "_s3_update", "_s3_delete", "_tag_map"),
+}  # fmt: skip
+
+# What MiniStack's own handler applies; with `_CONFIGURATIONS` and Tags this is all that a template may say here.
+_ITS_OWN = {"BucketName", "CorsConfiguration", "NotificationConfiguration", "PublicAccessBlockConfiguration",
+            "VersioningConfiguration", "WebsiteConfiguration"}  # fmt: skip
+
+
+def install(handlers: dict) -> None:
+    bucket = handlers["AWS::S3::Bucket"]
+    create, update = bucket["create"], bucket["update"]
+
+    def created(logical_id, properties, stack):
+        _refuse_unknown(properties)
+        name, attributes = create(logical_id, properties, stack)
+        _configure(name, {}, properties)
+        return name, attributes
+
+    def updated(physical_id, old, new, stack):
+        _refuse_unknown(new)
+        name, attributes = update(physical_id, old, new, stack)
+        if "VersioningConfiguration" in new:
+            s3._bucket_versioning[name] = new["VersioningConfiguration"]["Status"]
+        _configure(name, old if name == physical_id else {}, new)
+        return name, attributes
+
+    bucket.update(create=created, update=updated, delete=_delete)
+    _policy_needs_its_bucket(handlers)
+    taggable("AWS::S3::Bucket")
+
+
+def _refuse_unknown(properties):
+    unknown = sorted(properties.keys() - _ITS_OWN - _CONFIGURATIONS.keys() - {"Tags"})
+    if unknown:
+        raise ValueError(f"Encountered unsupported property {unknown[0]} in AWS::S3::Bucket")
+
+
+def _configure(name, old, new):
+    for property_, (put, operation, request, delete) in _CONFIGURATIONS.items():
+        if property_ in new:
+            succeeded(put(name, wire.s3_body(operation, {"Bucket": name, **request(new[property_])})))
+        elif property_ in old:
+            delete(name)
+    tags = {key: value for key, value in s3._bucket_tags.get(name, {}).items() if key not in _tags(old)}
+    s3._bucket_tags[name] = {**tags, **_tags(new)}
+
+
+def _tags(properties):
+    return provisioners._tag_map(properties.get("Tags"))
+
+
+def _delete(physical_id, _properties):
+    """As S3 does: a bucket with objects or versions stays, and the stack ends in DELETE_FAILED."""
+    if physical_id in s3._buckets:
+        succeeded(s3._delete_bucket(physical_id))
+
+
+def _policy_needs_its_bucket(handlers):
+    policy = handlers["AWS::S3::BucketPolicy"]
+    create = policy["create"]
+
+    def created(logical_id, properties, stack):
+        if properties["Bucket"] not in s3._buckets:
+            raise ValueError("The specified bucket does not exist")
+        return create(logical_id, properties, stack)
+
+    policy["create"] = created
+
+
+def _encryption(said):
+    rules = [_renamed(rule, ServerSideEncryptionByDefault="ApplyServerSideEncryptionByDefault")
+             for rule in said["ServerSideEncryptionConfiguration"]]  # fmt: skip
+    for rule in rules:
+        if "BucketKeyEnabled" in rule:
+            rule["BucketKeyEnabled"] = str(rule["BucketKeyEnabled"]).lower() == "true"
+    return {"ServerSideEncryptionConfiguration": {"Rules": rules}}
+
+
+def _logging(said):
+    target = {"TargetBucket": said["DestinationBucketName"], "TargetPrefix": said.get("LogFilePrefix", "")}
+    return {"BucketLoggingStatus": {"LoggingEnabled": target}}
+
+
+def _lifecycle(said):
+    return {"LifecycleConfiguration": {"Rules": [_lifecycle_rule(rule) for rule in said["Rules"]]}}
+
+
+def _lifecycle_rule(rule):
+    """The API's nesting of a rule that CloudFormation spells flat."""
+    known = {"Id": "ID", "Status": "Status", "AbortIncompleteMultipartUpload": "AbortIncompleteMultipartUpload",
+             "NoncurrentVersionExpiration": "NoncurrentVersionExpiration"}  # fmt: skip
+    flat = {"Prefix", "ExpirationInDays", "ExpiredObjectDeleteMarker", "Transitions", "NoncurrentVersionTransitions",
+            "NoncurrentVersionExpirationInDays"}  # fmt: skip
+    unknown = sorted(rule.keys() - known.keys() - flat)
+    if unknown:
+        raise ValueError(f"Encountered unsupported property {unknown[0]} in LifecycleConfiguration.Rules")
+    out = {known[name]: _numbers(value) for name, value in rule.items() if name in known}
+    out["Filter"] = {"Prefix": rule.get("Prefix", "")}
+    if "ExpirationInDays" in rule:
+        out["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
+    if "ExpiredObjectDeleteMarker" in rule:
+        out["Expiration"] = {"ExpiredObjectDeleteMarker": str(rule["ExpiredObjectDeleteMarker"]).lower() == "true"}
+    if "NoncurrentVersionExpirationInDays" in rule:
+        out["NoncurrentVersionExpiration"] = {"NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])}
+    for property_, days in (("Transitions", "Days"), ("NoncurrentVersionTransitions", "NoncurrentDays")):
+        if property_ in rule:
+            out[property_] = [_numbers(_renamed(item, TransitionInDays=days)) for item in rule[property_]]
+    return out
+
+
+def _numbers(value):
+    if not isinstance(value, dict):
+        return value
+    return {name: int(item) if str(item).isdigit() else item for name, item in value.items()}
+
+
+def _renamed(value, **names):
+    return {names.get(name, name): item for name, item in value.items()}
+
+
+def _no_logging(name):
+    s3._bucket_logging_config.pop(name, None)
+
+
+_CONFIGURATIONS = {
+    "BucketEncryption": (
+        s3._put_bucket_encryption, "PutBucketEncryption", _encryption, s3._delete_bucket_encryption,
+    ),
+    "LifecycleConfiguration": (
+        s3._put_bucket_lifecycle, "PutBucketLifecycleConfiguration", _lifecycle, s3._delete_bucket_lifecycle,
+    ),
+    "LoggingConfiguration": (s3._put_bucket_logging, "PutBucketLogging", _logging, _no_logging),
+    "OwnershipControls": (
+        s3._put_bucket_ownership_controls, "PutBucketOwnershipControls",
+        lambda said: {"OwnershipControls": {"Rules": said["Rules"]}}, s3._delete_bucket_ownership_controls,
+    ),
+}  # fmt: skip

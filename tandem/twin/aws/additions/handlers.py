@@ -1,0 +1,51 @@
+"""The form in which MiniStack's CloudFormation takes a resource type, and how a service's answer becomes an outcome."""
+
+from __future__ import annotations
+
+import json
+
+from ministack.services.cloudformation import provisioners
+
+NEEDS = {provisioners: ("_RESOURCE_HANDLERS", "_STACK_TAG_PROPERTY", "_physical_name")}
+
+
+def handler(create, update, delete) -> dict:
+    """The record of one type: `create(logical_id, properties, stack)`, `update(id, old, new, stack, logical_id)`."""
+    return {"create": create, "update": update, "update_with_logical_id": True, "delete": delete}
+
+
+def succeeded(answer: tuple) -> bytes:
+    """The body of a service's answer.
+
+    Raises:
+        ValueError: the service refused; CloudFormation shows its words as the reason of the failed resource.
+    """
+    status, _headers, body = answer
+    if status >= 400:
+        raise ValueError(body.decode() if isinstance(body, bytes) else str(body))
+    return body
+
+
+def answered(answer: tuple) -> dict:
+    return json.loads(succeeded(answer) or b"{}")
+
+
+def replaced(create, tags_only=None):
+    """An update for a type whose every property but the tags needs a new resource.
+
+    CloudFormation deletes the predecessor when it sees the new physical id.
+    """
+
+    def update(physical_id, old, new, stack, logical_id=None):
+        changed = {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+        if changed <= {"Tags"} and tags_only is not None:
+            return tags_only(physical_id, old, new, stack, logical_id)
+        return create(logical_id or physical_id, new, stack)
+
+    return update
+
+
+def taggable(*types: str, shape: str = "list") -> None:
+    """Stack tags reach these types too, as they do on AWS."""
+    for type_ in types:
+        provisioners._STACK_TAG_PROPERTY[type_] = ("Tags", shape)

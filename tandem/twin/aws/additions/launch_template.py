@@ -1,0 +1,34 @@
+"""Launch templates with every field of the API: capacity blocks and EFA interfaces are what Fleet is about."""
+
+from __future__ import annotations
+
+from ministack.services import ec2
+from ministack.services.cloudformation import provisioners
+
+from . import wire
+
+NEEDS = {
+    ec2: ("_parse_lt_data", "_lt_data_xml", "_launch_templates"),
+    provisioners: ("_ec2_launch_template_create", "_ec2_launch_template_update"),
+}
+
+_REQUEST = wire.request_shape("ec2", "CreateLaunchTemplate", "LaunchTemplateData")
+_ANSWER = wire.answer_shape("ec2", "DescribeLaunchTemplateVersions", "LaunchTemplateVersions", "LaunchTemplateData")
+
+
+def install(handlers: dict) -> None:
+    ec2._parse_lt_data = lambda parameters, prefix="LaunchTemplateData": (
+        wire.ec2_parsed(_REQUEST, parameters, prefix) or {}
+    )
+    ec2._lt_data_xml = lambda data: wire.ec2_xml(_ANSWER, data)
+    kept = handlers["AWS::EC2::LaunchTemplate"]
+    create, update = kept["create"], kept["update"]
+    kept["create"] = lambda logical_id, properties, stack: create(logical_id, _typed(properties), stack)
+    kept["update"] = lambda physical_id, old, new, stack, logical_id=None: update(
+        physical_id, old, _typed(new), stack, logical_id
+    )
+
+
+def _typed(properties):
+    data = wire.shaped(_REQUEST, properties.get("LaunchTemplateData", {}), "LaunchTemplateData")
+    return {**properties, "LaunchTemplateData": data}

@@ -1,0 +1,70 @@
+"""Custom resources: their properties are recorded and can be listed, their Lambda is deployed and never invoked.
+
+There is no Kubernetes API behind the cluster and no internet for a chart, so running the kubectl provider would only
+show that it cannot work here. CloudFormation's own record of a resource is the store: it rolls back with its stack.
+"""
+
+from __future__ import annotations
+
+import json
+
+from ministack import app
+from ministack.core.responses import new_uuid
+from ministack.services import cloudformation
+from ministack.services.cloudformation import provisioners
+
+from .handlers import handler
+
+NEEDS = {
+    app: ("app", "main"),
+    cloudformation: ("_stacks",),
+    provisioners: ("_custom_resource_create", "_custom_resource_update", "_custom_resource_delete"),
+}
+
+PATH = "/_tandem/recorded"
+_CUSTOM = "AWS::CloudFormation::CustomResource"
+
+
+def install(handlers: dict) -> None:
+    handlers[_CUSTOM] = handler(_create, _update, lambda _physical_id, _properties: None)
+    provisioners._custom_resource_create = _create
+    provisioners._custom_resource_update = _update
+    provisioners._custom_resource_delete = lambda *_, **__: None
+    served = app.app
+
+    async def with_listing(scope, receive, send):
+        if scope["type"] == "http" and scope["path"] == PATH:
+            await _answer(send, listing())
+        else:
+            await served(scope, receive, send)
+
+    app.app = with_listing
+
+
+def _create(logical_id, properties, _stack, _type=_CUSTOM):
+    if "ServiceToken" not in properties:
+        raise ValueError("ServiceToken is required for a custom resource")
+    return f"{logical_id.lower()}-{new_uuid()[:8]}", {}
+
+
+def _update(physical_id, _old, _new, _stack, logical_id=None, resource_type=_CUSTOM):
+    return physical_id, {}
+
+
+def listing() -> list[dict]:
+    """Every custom resource of every account and region, with the properties its provider would have been sent."""
+    return [
+        {"Account": account, "Region": region, "Stack": name, "LogicalId": logical_id,
+         "PhysicalId": resource["PhysicalResourceId"], "Type": resource["ResourceType"],
+         "Properties": resource["Properties"]}
+        for (account, region, name), stack in cloudformation._stacks.all_items()
+        if stack.get("StackStatus") != "DELETE_COMPLETE"
+        for logical_id, resource in stack.get("_resources", {}).items()
+        if resource["ResourceType"].startswith("Custom::") or resource["ResourceType"] == _CUSTOM
+    ]  # fmt: skip
+
+
+async def _answer(send, value):
+    head = [(b"content-type", b"application/json")]
+    await send({"type": "http.response.start", "status": 200, "headers": head})
+    await send({"type": "http.response.body", "body": json.dumps(value, default=str).encode()})

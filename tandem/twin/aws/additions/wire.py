@@ -1,0 +1,122 @@
+"""Between a template's values and what goes over the wire, said by botocore's own service models.
+
+MiniStack parses and prints a subset of the fields by hand. What it leaves out is added here for whole shapes at
+once, so that a field is either in the service's model, and then kept, or is refused by name.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from xml.sax.saxutils import escape
+
+from botocore import serialize
+from botocore.session import get_session
+
+_NUMBERS = ("integer", "long")
+
+
+@cache
+def service(name: str):
+    return get_session().get_service_model(name)
+
+
+def request_shape(service_name: str, operation: str, *path: str):
+    """The shape at `path` of an operation's request, e.g. `("ec2", "CreateLaunchTemplate", "LaunchTemplateData")`."""
+    return _descend(service(service_name).operation_model(operation).input_shape, path)
+
+
+def answer_shape(service_name: str, operation: str, *path: str):
+    """The shape at `path` of an operation's answer; a list is descended into its member."""
+    return _descend(service(service_name).operation_model(operation).output_shape, path)
+
+
+def _descend(shape, path):
+    for name in path:
+        shape = shape.members[name]
+        while shape.type_name == "list":
+            shape = shape.member
+    return shape
+
+
+def shaped(shape, value, where: str, spelling=lambda name: name):
+    """A template's value as the API spells and types it.
+
+    Raises:
+        ValueError: the template says something that the shape has no member for, as CloudFormation refuses it.
+    """
+    if shape.type_name == "structure":
+        return _structure(shape, value, where, spelling)
+    if shape.type_name == "list":
+        return [shaped(shape.member, item, where, spelling) for item in value]
+    if shape.type_name == "map":
+        return dict(value) if isinstance(value, dict) else {tag["Key"]: tag["Value"] for tag in value}
+    if shape.type_name == "boolean":
+        return str(value).lower() == "true"
+    if shape.type_name in _NUMBERS:
+        return int(value)
+    return value if isinstance(value, str) else str(value)
+
+
+def _structure(shape, value, where, spelling):
+    unknown = sorted(name for name in value if spelling(name) not in shape.members)
+    if unknown:
+        raise ValueError(f"Encountered unsupported property {unknown[0]} in {where}")
+    return {
+        spelling(name): shaped(shape.members[spelling(name)], item, f"{where}.{name}", spelling)
+        for name, item in value.items()
+    }
+
+
+def camel(name: str) -> str:
+    """The EKS API's spelling of a template's property name."""
+    return name[:1].lower() + name[1:]
+
+
+def ec2_parsed(shape, parameters: dict, prefix: str):
+    """What the EC2 query parameters below `prefix` say, or None where they say nothing."""
+    if shape.type_name == "structure":
+        members = {
+            name: ec2_parsed(member, parameters, f"{prefix}.{_query_name(member, name)}")
+            for name, member in shape.members.items()
+            if any(key.startswith(f"{prefix}.{_query_name(member, name)}") for key in parameters)
+        }
+        return {name: value for name, value in members.items() if value is not None} or None
+    if shape.type_name == "list":
+        items = []
+        while (item := ec2_parsed(shape.member, parameters, f"{prefix}.{len(items) + 1}")) is not None:
+            items.append(item)
+        return items or None
+    value = parameters.get(prefix)
+    if value is None:
+        return None
+    return shaped(shape, value[0] if isinstance(value, list) else value, prefix)
+
+
+def _query_name(member, name):
+    said = member.serialization.get("queryName") or member.serialization.get("name", name)
+    return said[:1].upper() + said[1:]
+
+
+def ec2_xml(shape, value: dict) -> str:
+    """The members of a structure as EC2 prints them; what the shape does not know is not printed."""
+    return "".join(
+        _ec2_element(member, member.serialization.get("name", name), value[name])
+        for name, member in shape.members.items()
+        if value.get(name) is not None
+    )
+
+
+def _ec2_element(shape, tag, value):
+    if shape.type_name == "structure":
+        return f"<{tag}>{ec2_xml(shape, value)}</{tag}>"
+    if shape.type_name == "list":
+        return f"<{tag}>{''.join(_ec2_element(shape.member, 'item', item) for item in value)}</{tag}>"
+    said = str(value).lower() if shape.type_name == "boolean" else str(value)
+    return f"<{tag}>{escape(said)}</{tag}>"
+
+
+def s3_body(operation: str, request: dict) -> bytes:
+    """The XML body that an SDK would send for this S3 request."""
+    serializer = serialize.create_serializer("rest-xml", include_validation=False)
+    body = serializer.serialize_to_request(request, service("s3").operation_model(operation))["body"]
+    return body if isinstance(body, bytes) else body.encode()

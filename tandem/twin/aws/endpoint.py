@@ -1,0 +1,234 @@
+"""Makes the endpoint's virtual environment, and starts and stops the endpoint.
+
+MiniStack pins its own botocore, so it lives beside `.venv`, never in it. The endpoint listens on 127.0.0.1 only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[2]
+ENVIRONMENT = REPOSITORY / ".venv-aws"
+HOST = "127.0.0.1"
+READY_S = 60.0  # 0.6 s on an idle machine; two busy cores have been seen to take 15 s
+STOP_S = 10.0
+
+
+class EndpointError(RuntimeError):
+    """The endpoint cannot be set up or started."""
+
+
+def environment(directory: pathlib.Path = ENVIRONMENT, say: Callable[[str], None] = print) -> pathlib.Path:
+    """The Python of the endpoint's virtual environment, made or renewed where it does not fit requirements.txt.
+
+    Raises:
+        EndpointError: pip failed; its output is shown as it comes.
+    """
+    python = directory / "bin" / "python"
+    requirements = HERE / "requirements.txt"
+    stamp = directory / "requirements.sha256"
+    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return python
+    say(f"making {directory.name} for the local AWS endpoint (92 MB, about 20 s)")
+    venv.create(directory, with_pip=True, clear=directory.exists())
+    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
+    if subprocess.run(command, check=False).returncode:
+        raise EndpointError(f"pip could not install {requirements.name} into {directory}")
+    stamp.write_text(wanted)
+    say(f"{directory.name} is ready")
+    return python
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+@dataclass(kw_only=True)
+class Endpoint:
+    """One running endpoint.
+
+    Args:
+        account: the twelve digits that clients use as access key id; MiniStack takes them as the account.
+        port: 0 takes a free one.
+        state_dir: where state survives a restart; without it all is gone at the stop.
+    """
+
+    account: str = "000000000000"
+    region: str = "us-east-2"
+    port: int = 0
+    state_dir: pathlib.Path | None = None
+    environment_dir: pathlib.Path = ENVIRONMENT
+    say: Callable[[str], None] = print
+    _process: subprocess.Popen | None = field(default=None, init=False)
+    _work: pathlib.Path | None = field(default=None, init=False)
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def log(self) -> pathlib.Path:
+        """What the endpoint prints; kept when it does not start."""
+        assert self._work is not None, "the endpoint was never started"
+        return self._work / "endpoint.log"
+
+    @property
+    def process_id(self) -> int:
+        assert self._process is not None, "the endpoint was never started"
+        return self._process.pid
+
+    def start(self) -> Endpoint:
+        """Start and wait until it answers.
+
+        Raises:
+            EndpointError: it ended or did not answer in time; the end of its log is in the message.
+        """
+        python = environment(self.environment_dir, self.say)
+        self.port = self.port or free_port()
+        self._work = pathlib.Path(tempfile.mkdtemp(prefix="tandem-aws-"))
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [str(python), str(HERE / "launcher.py")],
+                cwd=self._work,
+                env=self._environment_variables(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._await()
+        return self
+
+    def _environment_variables(self) -> dict[str, str]:
+        """Nothing of the caller's AWS settings reaches the endpoint or the Lambdas that it runs."""
+        assert self._work is not None
+        kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME") if name in os.environ}
+        persistence = {"PERSIST_STATE": "1", "STATE_DIR": str(self.state_dir)} if self.state_dir else {}
+        return {
+            **kept,
+            **persistence,
+            "GATEWAY_PORT": str(self.port),
+            "BIND_HOST": HOST,
+            "MINISTACK_HOST": HOST,
+            "MINISTACK_REGION": self.region,
+            "LAMBDA_EXECUTOR": "local",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "TMPDIR": str(self._work),
+        }
+
+    def _await(self) -> None:
+        assert self._process is not None
+        deadline = time.monotonic() + READY_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                break
+            if self._answers():
+                return
+            time.sleep(0.05)
+        code = self._process.poll()
+        log = self.log.read_text(errors="replace")[-2000:]
+        self._end()
+        what = f"did not answer within {READY_S:.0f} s" if code is None else f"ended with code {code}"
+        raise EndpointError(f"the local AWS endpoint {what}; log: {log.strip()}")
+
+    def _answers(self) -> bool:
+        try:
+            self.recorded()
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+        return True
+
+    def recorded(self) -> list[dict]:
+        """The custom resources of every stack with their properties; they are recorded here, never run."""
+        with urllib.request.urlopen(f"{self.url}/_tandem/recorded", timeout=5) as answer:
+            return json.load(answer)
+
+    def reset(self) -> None:
+        """Forget all state."""
+        request = urllib.request.Request(f"{self.url}/_ministack/reset", method="POST")
+        urllib.request.urlopen(request, timeout=30).close()
+
+    def stop(self) -> None:
+        """Stop it, and remove its temporary directory; the state directory stays."""
+        self._end()
+        if self._work is not None:
+            shutil.rmtree(self._work, ignore_errors=True)
+
+    def _end(self) -> None:
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def __enter__(self) -> Endpoint:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def client_environment(self, home: pathlib.Path) -> dict[str, str]:
+        """The variables which make the CDK CLI and boto3 speak to this endpoint and to nothing else.
+
+        Args:
+            home: the CLI's own directory. It caches access key -> account there, so one per endpoint.
+        """
+        return {
+            "AWS_ENDPOINT_URL": self.url,
+            "AWS_ENDPOINT_URL_S3": self.url,
+            "AWS_ACCESS_KEY_ID": self.account,
+            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_REGION": self.region,
+            "AWS_DEFAULT_REGION": self.region,
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_CONFIG_FILE": os.devnull,
+            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+            "CDK_HOME": str(home),
+            "CDK_DISABLE_CLI_TELEMETRY": "true",
+        }
+
+    def client(self, service: str):
+        """A boto3 client of the endpoint's account and region."""
+        import boto3
+        from botocore.config import Config
+
+        return boto3.client(
+            service,
+            endpoint_url=self.url,
+            region_name=self.region,
+            aws_access_key_id=self.account,
+            aws_secret_access_key="local",
+            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
+        )
+
+
+def serve(port: int, account: str, region: str, state_dir: pathlib.Path | None) -> int:
+    """Run an endpoint in the foreground until it is interrupted."""
+    with Endpoint(port=port, account=account, region=region, state_dir=state_dir) as endpoint:
+        print(f"local AWS endpoint of account {account} at {endpoint.url}; stop it with Ctrl-C", flush=True)
+        try:
+            return endpoint._process.wait() if endpoint._process else 3
+        except KeyboardInterrupt:
+            return 0
+
+

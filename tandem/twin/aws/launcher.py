@@ -1,0 +1,70 @@
+"""Starts MiniStack with our additions. Runs inside MiniStack's own environment, so it imports nothing of `tandem`.
+
+The invariant: either the version that the additions were tested with, with every private name that they touch, or no
+start at all.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import pathlib
+import sys
+
+REFUSED = 3  # the world outside failed, see the exit codes in docs/decisions
+
+
+def pinned() -> str:
+    """The version of MiniStack in requirements.txt, where it stands once."""
+    lines = (pathlib.Path(__file__).parent / "requirements.txt").read_text().splitlines()
+    return next(line.split("==")[1].strip() for line in lines if line.startswith("ministack=="))
+
+
+def refusals(installed: str, wanted: str, needs: list[tuple]) -> list[str]:
+    """Why the additions cannot be put onto this MiniStack; empty where they can.
+
+    Args:
+        needs: pairs of a module and the private names that an addition uses of it.
+    """
+    if installed != wanted:
+        return [f"ministack {installed} is installed, the additions are tested with {wanted}"]
+    return [
+        f"{module.__name__} has no {name} in ministack {installed}"
+        for module, names in needs
+        for name in names
+        if not hasattr(module, name)
+    ]
+
+
+def main() -> int:
+    installed = importlib.metadata.version("ministack")
+    found = refusals(installed, pinned(), [])
+    if not found:
+        try:
+            found = _install(installed)
+        except (ImportError, AttributeError) as fault:
+            found = [f"an addition does not load: {fault}"]
+    for reason in found:
+        print(f"the local AWS endpoint does not start: {reason}", file=sys.stderr, flush=True)
+    if found:
+        return REFUSED
+    from ministack import app
+
+    app.main()
+    return 0
+
+
+def _install(installed: str) -> list[str]:
+    import additions
+    from additions import handlers
+    from ministack.services.cloudformation import provisioners
+
+    modules = (handlers, *additions.MODULES)
+    found = refusals(installed, installed, [pair for module in modules for pair in module.NEEDS.items()])
+    if not found:
+        for module in additions.MODULES:
+            module.install(provisioners._RESOURCE_HANDLERS)
+    return found
+
+
+if __name__ == "__main__":
+    sys.exit(main())
