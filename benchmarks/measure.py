@@ -91,9 +91,11 @@ def rendering(runs: int, folder: Path) -> list[tuple[str, float, str]]:
     """Measure rendering 10 environments after imports."""
     import _node  # noqa: F401, PLC0415
     from charts import tree  # noqa: PLC0415
-    from tandem.commands.inputs import legal  # noqa: PLC0415
+    from tandem.commands.inputs import Selection, legal  # noqa: PLC0415
 
-    inputs = legal(*copies(10, folder / "render"), (), strict=False)
+    environments, experiments = copies(10, folder / "render")
+
+    inputs = legal(Selection(environments=environments, experiments=experiments))
 
     def render() -> None:
         for environment in inputs.environments():
@@ -110,7 +112,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = rendering(runs, folder) + checking(runs, folder) + synthesis(runs, folder)
-    print(f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, Python {platform.python_version()}, median of {runs}\n")
+    print(
+        f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, Python {platform.python_version()}, median of {runs}\n"
+    )
     print("| what | seconds | |\n|---|---|---|")
     for what, seconds, note in rows:
         print(f"| {what} | {seconds:.2f} | {note} |")

@@ -10,7 +10,13 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tandem.commands.check import check
+from tandem.commands.images import images
+from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_faults, print_json
+from tandem.commands.render import render
+from tandem.commands.show import show
+from tandem.commands.starter import new
 from tandem.spec.faults import SpecError
 
 EPILOG = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 the world outside failed; 4 void"
@@ -36,32 +42,28 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> Exit:
-    folders = (options.environments, options.experiments)
+    chosen = Selection(
+        environments=options.environments,
+        experiments=options.experiments,
+        names=tuple(dict.fromkeys(getattr(options, "names", ()))),
+        strict=getattr(options, "strict", False),
+        as_json=options.json,
+    )
     if options.command == "new":
-        from tandem.commands.starter import new  # noqa: PLC0415  # each command imports what it needs
-
-        return new(options.name, *folders, as_json=options.json)
-    names = tuple(dict.fromkeys(options.names))
-    report = {"strict": options.strict, "as_json": options.json}
+        return new(options.name, chosen)
     if options.command == "check":
-        from tandem.commands.check import check  # noqa: PLC0415
-
-        return check(*folders, names, **report)
+        return check(chosen)
     if options.command == "render":
-        from tandem.commands.render import render  # noqa: PLC0415
-
-        return render(*folders, names, options.out, check=options.check, **report)
+        return render(chosen, options.out, check=options.check)
     if options.command == "images":
-        from tandem.commands.images import images  # noqa: PLC0415
-
-        return images(*folders, names, resolve=options.resolve, **report)
-    from tandem.commands.show import show  # noqa: PLC0415
-
-    return show(*folders, names, **report)
+        return images(chosen, resolve=options.resolve)
+    return show(chosen)
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tandem", description=__doc__.partition("\n")[0], epilog=EPILOG)
+    parser = argparse.ArgumentParser(
+        prog="tandem", description="from environment and experiment files to stacks and manifests", epilog=EPILOG
+    )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _command(commands, "check", "hold specs against their schema and the rules")
     render = _command(commands, "render", "write manifests/ from the specs")
@@ -76,7 +78,9 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _command(commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, does: str) -> argparse.ArgumentParser:
+def _command(
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, does: str
+) -> argparse.ArgumentParser:
     command = commands.add_parser(name, help=does, description=does, epilog=EPILOG)
     command.add_argument("names", nargs="*", metavar="NAME", help="environments; all when none is named")
     command.add_argument("--strict", action="store_true", help="refuse what is only warned of")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -136,8 +137,6 @@ def test_every_python_dependency_is_pinned_exactly(file: str) -> None:
 
 
 def test_every_npm_dependency_is_pinned_exactly() -> None:
-    import json
-
     declared = json.loads((ROOT / "package.json").read_text())["devDependencies"]
 
     assert [version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []

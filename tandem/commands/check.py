@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tandem.commands.inputs import read
+from tandem.commands.inputs import Selection, read
 from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
 
 
-def check(environments: Path, experiments: Path, names: tuple[str, ...], *, strict: bool, as_json: bool) -> Exit:
+def check(chosen: Selection) -> Exit:
     """Print every fault and warning of the named environments and the experiments they host.
 
     Raises:
         SpecError: a folder or a named file does not exist.
     """
-    inputs = read(environments, experiments, names)
-    code = verdict(inputs.faults, strict=strict)
-    if as_json:
+    inputs = read(chosen)
+    code = verdict(inputs.faults, strict=chosen.strict)
+    if chosen.as_json:
         print_json(
             {
                 "environments": sorted(inputs.workspace.environments),

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import replace
 
-from tandem.commands.inputs import Inputs, legal
+from tandem.commands.inputs import Inputs, Selection, legal
 from tandem.commands.outcome import Exit, counted, print_json
 from tandem.spec.catalogue import DATA
 from tandem.spec.images import ImageUse, image_uses
 
 
-def images(
-    environments: Path, experiments: Path, names: tuple[str, ...], *, resolve: bool, strict: bool, as_json: bool
-) -> Exit:
+def images(chosen: Selection, *, resolve: bool) -> Exit:
     """List every image and chart of the named environments; with `resolve` ask their registries for digests.
 
     Raises:
         SpecError: a spec is refused.
         ResolveError: a registry does not answer or does not know a tag.
     """
-    inputs = legal(environments, experiments, names, strict=False)
+    inputs = legal(replace(chosen, strict=False))
     uses = {environment.name: _uses(inputs, environment.name) for environment in inputs.environments()}
     if resolve:
         from tandem.commands.resolve import resolve_digests  # noqa: PLC0415  # the only part that needs a network
@@ -29,8 +27,8 @@ def images(
         print(f"wrote {counted(len(written), 'digest')}; render again: an artifact key holds its image's digest")
         return Exit.DONE
     unpinned = sorted({use.reference for listed in uses.values() for use in listed if use.digest is None})
-    code = Exit.STALE if strict and unpinned else Exit.DONE
-    if as_json:
+    code = Exit.STALE if chosen.strict and unpinned else Exit.DONE
+    if chosen.as_json:
         print_json({"images": {name: [_plain(use) for use in listed] for name, listed in uses.items()}})
         return code
     for name, listed in uses.items():

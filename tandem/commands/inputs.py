@@ -14,6 +14,24 @@ from tandem.spec.load import Workspace, load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """What the user chose, the same for every command.
+
+    Args:
+        environments, experiments: folders of declared files.
+        names: environments; empty for all.
+        strict: refuse what is only warned of.
+        as_json: print one JSON document instead of lines.
+    """
+
+    environments: Path
+    experiments: Path
+    names: tuple[str, ...] = ()
+    strict: bool = False
+    as_json: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
     """Declared files, the data they are held against, and every fault found."""
 
@@ -31,25 +49,25 @@ class Inputs:
         return [declared.experiment for declared in found if declared and declared.experiment]
 
 
-def read(environments: Path, experiments: Path, names: tuple[str, ...]) -> Inputs:
-    """Load and judge the named environments and what they host; everything when none is named.
+def read(chosen: Selection) -> Inputs:
+    """Load and judge the chosen environments and what they host; everything when none is named.
 
     Raises:
         SpecError: a folder or a named file does not exist.
     """
-    workspace = load(environments, experiments, names)
+    workspace = load(chosen.environments, chosen.experiments, chosen.names)
     known = catalogue()
     return Inputs(workspace=workspace, catalogue=known, faults=workspace.faults + judge(workspace, known))
 
 
-def legal(environments: Path, experiments: Path, names: tuple[str, ...], *, strict: bool) -> Inputs:
-    """Load, judge, and refuse whatever may not be built; the warnings stay in `faults`.
+def legal(chosen: Selection) -> Inputs:
+    """Load, judge, and refuse whatever may not be built; warnings that may stand remain in `faults`.
 
     Raises:
         SpecError: there is a refusal, or with `strict` a warning.
     """
-    inputs = read(environments, experiments, names)
-    stopping = [fault for fault in inputs.faults if strict or fault.severity == "refusal"]
+    inputs = read(chosen)
+    stopping = [fault for fault in inputs.faults if chosen.strict or fault.severity == "refusal"]
     if stopping:
         raise SpecError(stopping)
     return inputs

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tandem.commands.inputs import legal
+from tandem.commands.inputs import Selection, legal
 from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
 
 
-def render(
-    environments: Path, experiments: Path, names: tuple[str, ...], out: Path, *, check: bool, strict: bool, as_json: bool
-) -> Exit:
+def render(chosen: Selection, out: Path, *, check: bool) -> Exit:
     """Render the named environments (all when none is) below `out`; with `check` compare and write nothing.
 
     Raises:
         SpecError: a spec is refused, or with `strict` warned of.
     """
-    inputs = legal(environments, experiments, names, strict=strict)
+    inputs = legal(chosen)
     import _node  # noqa: F401, PLC0415  # points jsii at the packaged Node before cdk8s starts it
-
     from charts import tree  # noqa: PLC0415  # starts Node: only a command that renders pays for it
 
     changed: list[str] = []
     for environment in inputs.environments():
         act = tree.stale if check else tree.render
         changed += [str(path) for path in act(environment, inputs.hosted(environment), inputs.catalogue, out)]
-    code = Exit.STALE if check and changed else verdict(inputs.faults, strict=strict)
-    if as_json:
+    code = Exit.STALE if check and changed else verdict(inputs.faults, strict=chosen.strict)
+    if chosen.as_json:
         print_json({"out": str(out), "stale" if check else "written": changed, "exit_code": int(code)})
         return code
     print_faults(inputs.faults)

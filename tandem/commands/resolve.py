@@ -54,7 +54,9 @@ def resolve_digests(
     cited = {figure["source"] for figure in merged.values()}
     sources = {
         **(known.get("sources") or {}),
-        **{f"{host}-{today}": {"where": f"{host}, manifest digest by registry API v2", "date": today} for host in hosts},
+        **{
+            f"{host}-{today}": {"where": f"{host}, manifest digest by registry API v2", "date": today} for host in hosts
+        },
     }
     body = {"digests": dict(sorted(merged.items())), "sources": {key: sources[key] for key in sorted(cited)}}
     file.write_text(HEADER + yaml.safe_dump(body, sort_keys=False))

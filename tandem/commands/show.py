@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
-from tandem.commands.inputs import Inputs, legal
+from tandem.commands.inputs import Inputs, Selection, legal
 from tandem.commands.outcome import Exit, print_json, verdict
 from tandem.spec import names
 from tandem.spec.artifact_key import artifact_key
@@ -15,19 +14,19 @@ from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import Fault
 
 
-def show(environments: Path, experiments: Path, chosen: tuple[str, ...], *, strict: bool, as_json: bool) -> Exit:
+def show(chosen: Selection) -> Exit:
     """Summarize the named environments (all when none is).
 
     Raises:
         SpecError: a spec is refused, or with `strict` warned of.
     """
-    inputs = legal(environments, experiments, chosen, strict=strict)
-    if as_json:
+    inputs = legal(chosen)
+    if chosen.as_json:
         print_json({"environments": [_plain(inputs, environment) for environment in inputs.environments()]})
     else:
         for environment in inputs.environments():
             print("\n".join(_lines(inputs, environment)))
-    return verdict(inputs.faults, strict=strict)
+    return verdict(inputs.faults, strict=chosen.strict)
 
 
 def stacks(environment: Environment) -> list[str]:
@@ -69,7 +68,8 @@ def _lines(inputs: Inputs, environment: Environment) -> Iterator[str]:
 
 def _experiment_lines(experiment: Experiment, catalogue: Catalogue) -> Iterator[str]:
     runtime = catalogue.runtimes[experiment.runtime]
-    yield f"  experiment  {experiment.name}: {experiment.target} on {runtime.title}, TP {experiment.serving.tensor_parallel_size}"
+    tensor_parallel_size = experiment.serving.tensor_parallel_size
+    yield f"  experiment  {experiment.name}: {experiment.target} on {runtime.title}, TP {tensor_parallel_size}"
     for variant in experiment.all_variants():
         yield f"    {variant.name}: {difference(variant)}"
         yield f"      s3://.../{artifact_key(experiment, variant, catalogue).prefix}/"
@@ -78,21 +78,19 @@ def _experiment_lines(experiment: Experiment, catalogue: Catalogue) -> Iterator[
 
 def _about(inputs: Inputs, environment: Environment) -> list[Fault]:
     files = {inputs.workspace.environments[environment.name].document.file}
-    files |= {
-        inputs.workspace.experiments[experiment.name].document.file for experiment in inputs.hosted(environment)
-    }
+    files |= {inputs.workspace.experiments[experiment.name].document.file for experiment in inputs.hosted(environment)}
     return [fault for fault in inputs.faults if fault.file in files]
 
 
 def next_commands(environment: Environment) -> list[str]:
     """Return the commands that bring this environment from files to servers, in order."""
     target = f"aws://{environment.account}/{environment.region}"
-    commands = [
+    bootstrap = (
         f"npx cdk bootstrap {target} --qualifier {environment.bootstrap.qualifier} "
-        f"--toolkit-stack-name CDKToolkit-{environment.bootstrap.qualifier}",
-        f"npx cdk diff '{environment.name}/*' -c env={environment.name}",
-        f"npx cdk deploy '{environment.name}/*' -c env={environment.name}",
-    ]
+        f"--toolkit-stack-name CDKToolkit-{environment.bootstrap.qualifier}"
+    )
+    stacks_of = f"'{environment.name}/*' -c env={environment.name}"
+    commands = [bootstrap, f"npx cdk diff {stacks_of}", f"npx cdk deploy {stacks_of}"]
     if not isinstance(environment.delivery, CdkDelivery):
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: kubectl apply -k {folder}")

@@ -8,19 +8,20 @@ from __future__ import annotations
 from importlib.resources import files
 from pathlib import Path
 
+from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
 from tandem.spec.faults import Fault, SpecError
 
 
-def new(name: str, environments: Path, experiments: Path, *, as_json: bool) -> Exit:
+def new(name: str, chosen: Selection) -> Exit:
     """Write environments/NAME.yaml and experiments/NAME.yaml.
 
     Raises:
         SpecError: the name is no label, or one of the files exists.
     """
     targets = {
-        environments / f"{name}.yaml": _template("environment.yaml", name),
-        experiments / f"{name}.yaml": _template("experiment.yaml", name),
+        chosen.environments / f"{name}.yaml": _template("environment.yaml", name),
+        chosen.experiments / f"{name}.yaml": _template("experiment.yaml", name),
     }
     faults = [_exists(path) for path in targets if path.exists()] + _bad_name(name)
     if faults:
@@ -28,7 +29,7 @@ def new(name: str, environments: Path, experiments: Path, *, as_json: bool) -> E
     for path, text in targets.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    if as_json:
+    if chosen.as_json:
         print_json({"written": [str(path) for path in targets]})
     else:
         for path in targets:

@@ -6,6 +6,7 @@ document and oversized or undecodable files never reach a schema.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -160,7 +161,7 @@ class _Reader:
             value = self._loader.construct_object(node)
         except (ValueError, yaml.YAMLError):
             return self._fault(node, path, repr(node.value), "a plain value", "put the text in quotes")
-        if isinstance(value, float) and value != value or value in (float("inf"), float("-inf")):
+        if isinstance(value, float) and not math.isfinite(value):
             return self._fault(node, path, node.value, "a finite number", "write a number")
         return value.isoformat() if isinstance(value, date) else value
 

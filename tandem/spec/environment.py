@@ -19,7 +19,9 @@ ZoneId = Annotated[
 ]
 Cidr = Annotated[
     str,
-    Field(pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"}),
+    Field(
+        pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"}
+    ),
 ]
 PrincipalArn = Annotated[
     str,
@@ -139,13 +141,14 @@ class Cluster(Record):
 class Artifacts(Record):
     """The bucket that holds models and compiled artifacts."""
 
-    existing_bucket: Annotated[
-        str,
-        Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", json_schema_extra={"allowed": "a bucket name"}),
-    ] | None = Field(default=None, description="a bucket of yours; null makes one, which outlives its stack")
-    noncurrent_days: int = Field(
-        default=30, ge=1, le=3650, description="days that old versions of an object are kept"
-    )
+    existing_bucket: (
+        Annotated[
+            str,
+            Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", json_schema_extra={"allowed": "a bucket name"}),
+        ]
+        | None
+    ) = Field(default=None, description="a bucket of yours; null makes one, which outlives its stack")
+    noncurrent_days: int = Field(default=30, ge=1, le=3650, description="days that old versions of an object are kept")
 
 
 class Capacity(Record):
@@ -153,12 +156,15 @@ class Capacity(Record):
 
     instance_type: Literal["trn2.48xlarge", "trn2.3xlarge", "trn2u.48xlarge"] = Field(description="instance type")
     kind: Literal["capacity-block", "reservation", "spot", "on-demand"] = Field(description="how it is bought")
-    reservation_id: Annotated[
-        str,
-        Field(pattern=r"^cr-[0-9a-f]{17}$", json_schema_extra={"allowed": "cr- and 17 hexadecimal digits"}),
-    ] | None = Field(
+    reservation_id: (
+        Annotated[
+            str,
+            Field(pattern=r"^cr-[0-9a-f]{17}$", json_schema_extra={"allowed": "cr- and 17 hexadecimal digits"}),
+        ]
+        | None
+    ) = Field(
         default=None,
-        description=f"the Capacity Block or reservation; null or {PLACEHOLDER_RESERVATION_ID} leaves the Fleet stack out",
+        description=f"the Capacity Block or reservation; null or {PLACEHOLDER_RESERVATION_ID}: no Fleet stack yet",
     )
     zone: ZoneId = Field(description="zone id of the nodes, for a reservation the one it lies in")
     nodes: int = Field(default=1, ge=1, le=64, description="most nodes the fleet may ever have")

@@ -85,9 +85,7 @@ class Sweep(Record):
     prefix: Label = Field(description="start of each variant's name, followed by draft and window")
     mode: Mode = Field(description="mode of every swept variant")
     drafts: tuple[ModelId, ...] = Field(min_length=1, description="draft models")
-    num_speculative_tokens: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field(
-        min_length=1, description="windows"
-    )
+    num_speculative_tokens: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field(min_length=1, description="windows")
 
     def variants(self) -> tuple[Variant, ...]:
         """Return one variant per draft and window, in the order written."""

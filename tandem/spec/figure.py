@@ -5,7 +5,7 @@ Invariant: no figure is read from a data file whose source the file does not lis
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
@@ -20,7 +20,7 @@ class Source(Record):
     """Where a figure was read, and when."""
 
     where: str = Field(min_length=1, description="document and section, or repository, commit and path")
-    date: datetime.date = Field(description="day on which it was read or published")
+    date: dt.date = Field(description="day on which it was read or published")
 
 
 class Figure(Record, Generic[T]):

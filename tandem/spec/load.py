@@ -74,9 +74,7 @@ def load(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> 
     )
 
 
-def _parsed(
-    folder: Path, names: tuple[str, ...], record: type[R], faults: list[Fault]
-) -> Iterator[tuple[Document, R]]:
+def _parsed(folder: Path, names: tuple[str, ...], record: type[R], faults: list[Fault]) -> Iterator[tuple[Document, R]]:
     files = _files(folder)
     if names:
         by_name = {path.stem: path for path in files}

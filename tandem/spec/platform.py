@@ -6,6 +6,7 @@ Invariant: offerings change, so each row carries its source and date and none is
 from __future__ import annotations
 
 from datetime import date
+
 from pydantic import Field
 
 from tandem.spec.figure import Figure, Source

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import difflib
 import json
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from datetime import date
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
@@ -24,6 +25,8 @@ class Record(BaseModel):
 
 
 R = TypeVar("R", bound=Record)
+
+LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
 
 
 def parse(record: type[R], document: Document, **given: str) -> R:
@@ -100,7 +103,7 @@ def _joined(path: str, key: str) -> str:
 
 def _spelt(value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= LONGEST_SPELLING else text[:LONGEST_SPELLING] + "..."
 
 
 def _constraint(entry: dict[str, Any], allowed: str) -> str:
@@ -120,7 +123,7 @@ def _advice(field: FieldInfo | None, verb: str) -> str:
 
 
 def _unknown(document: Document, path: str, schema: Any) -> Fault:
-    owner, _, key = path.rpartition(".")
+    key = path.rpartition(".")[2]
     keys = sorted(schema.model_fields) if isinstance(schema, type) else []
     close = difflib.get_close_matches(key, keys, n=1)
     change = f"did you mean {close[0]!r}?" if close else "delete it"
@@ -178,21 +181,22 @@ def allowed_values(field: FieldInfo) -> str:
     return _words(field.annotation)
 
 
+_WORDS = {
+    str: "text",
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    type(None): "null",
+    date: "a date YYYY-MM-DD",
+}
+
+
 def _words(annotation: Any) -> str:
     origin, args = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return _words(args[0])
+    if origin is None:
+        return _WORDS.get(annotation, "a mapping")
     if origin is Literal:
         return ", ".join(str(arg) for arg in args)
-    if origin is tuple:
-        return f"a list of {_words(args[0])}"
-    if origin is dict:
-        return f"a mapping of {_words(args[0])} to {_words(args[1])}"
-    if origin is Union or (origin is not None and type(None) in args):
-        return " or ".join(_words(arg) for arg in args)
-    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
-    if annotation in names:
-        return names[annotation]
-    if getattr(annotation, "__name__", "") == "date":
-        return "a date YYYY-MM-DD"
-    return "a mapping"
+    inner = [_words(arg) for arg in args if arg is not Ellipsis]
+    shapes = {tuple: "a list of {0}", dict: "a mapping of {0} to {1}", Annotated: "{0}"}
+    return shapes.get(origin, " or ".join(inner)).format(*inner)

@@ -89,9 +89,7 @@ def _neuron_config(experiment: Experiment, variant: Variant, spelling: Spelling)
     return json.dumps(nested)
 
 
-def _speculative_config(
-    experiment: Experiment, variant: Variant, spelling: Spelling, models: dict[str, Model]
-) -> str:
+def _speculative_config(experiment: Experiment, variant: Variant, spelling: Spelling, models: dict[str, Model]) -> str:
     method = spelling.speculation_methods[variant.mode]
     config: dict[str, object] = {
         **({"method": method} if method else {}),
