@@ -1,0 +1,171 @@
+"""Where an instance type can be had, how it is bought, and what an hour of it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from tandem.rules.rule import Finding, Rule, listed
+from tandem.rules.subjects import Stamp
+from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, NewNetwork
+
+RESERVED_KINDS = ("capacity-block", "reservation")
+
+
+def zones(stamp: Stamp) -> list[tuple[str, str]]:
+    """Return (key path, zone id) of every zone the network names."""
+    network = stamp.environment.network
+    if isinstance(network, NewNetwork):
+        return [(f"network.zones[{index}]", zone) for index, zone in enumerate(network.zones)]
+    return [(f"network.subnets[{index}].zone", subnet.zone) for index, subnet in enumerate(network.subnets)]
+
+
+def _region(stamp: Stamp) -> Iterable[Finding]:
+    offered = stamp.catalogue.offerings.offerings.get(stamp.environment.capacity.instance_type, {})
+    if stamp.environment.region not in offered:
+        yield Finding(
+            path="region", got=f"{stamp.environment.region} for {stamp.environment.capacity.instance_type}",
+            allowed=listed(sorted(offered)), change="write one of them, or an instance type that the region offers",
+        )  # fmt: skip
+
+
+def _zone(stamp: Stamp) -> Iterable[Finding]:
+    capacity, region = stamp.environment.capacity, stamp.environment.region
+    offered = stamp.catalogue.offerings.offerings.get(capacity.instance_type, {}).get(region)
+    known = stamp.catalogue.offerings.zones.get(region)
+    if offered is None or capacity.zone in offered.value or (known is not None and capacity.zone not in known.value):
+        return
+    yield Finding(
+        path="capacity.zone", got=f"{capacity.zone} for {capacity.instance_type}", allowed=listed(offered.value),
+        change=f"write {offered.value[0]}, and have it among the network's zones",
+        source=stamp.catalogue.offerings.sources[offered.source],
+    )  # fmt: skip
+
+
+def _zones_of_region(stamp: Stamp) -> Iterable[Finding]:
+    region = stamp.environment.region
+    known = stamp.catalogue.offerings.zones.get(region)
+    if known is None:
+        return
+    for path, zone in [("capacity.zone", stamp.environment.capacity.zone), *zones(stamp)]:
+        if zone not in known.value:
+            yield Finding(
+                path=path, got=f"{zone} in region {region}", allowed=listed(known.value), change="write one of them",
+                source=stamp.catalogue.offerings.sources[known.source],
+            )  # fmt: skip
+
+
+def _zone_has_subnet(stamp: Stamp) -> Iterable[Finding]:
+    zone, present = stamp.environment.capacity.zone, [zone for _, zone in zones(stamp)]
+    if zone not in present:
+        where = "network.zones" if isinstance(stamp.environment.network, NewNetwork) else "network.subnets"
+        yield Finding(
+            path="capacity.zone", got=f"{zone}, which has no subnet", allowed=listed(dict.fromkeys(present)),
+            change=f"add {zone} to {where}",
+        )  # fmt: skip
+
+
+def _kind(stamp: Stamp) -> Iterable[Finding]:
+    capacity, kinds = stamp.environment.capacity, stamp.instance.capacity_kinds
+    if capacity.kind not in kinds.value:
+        yield Finding(
+            path="capacity.kind", got=f"{capacity.kind} for {capacity.instance_type}", allowed=listed(kinds.value),
+            change="write one of them", source=stamp.catalogue.instances.sources[kinds.source],
+        )  # fmt: skip
+
+
+def _reservation_given(stamp: Stamp) -> Iterable[Finding]:
+    capacity = stamp.environment.capacity
+    if capacity.kind in RESERVED_KINDS and capacity.reservation_id in (None, PLACEHOLDER_RESERVATION_ID):
+        yield Finding(
+            path="capacity.reservation_id", got="null" if capacity.reservation_id is None else "the placeholder",
+            allowed=f"the id of your {capacity.kind}, cr-...", change="write it; until then the Fleet stack is left out",
+        )  # fmt: skip
+
+
+def _reservation_used(stamp: Stamp) -> Iterable[Finding]:
+    capacity = stamp.environment.capacity
+    if capacity.kind not in RESERVED_KINDS and capacity.reservation_id is not None:
+        yield Finding(
+            path="capacity.reservation_id", got=f"{capacity.reservation_id} with kind {capacity.kind}",
+            allowed=f"null with kind {capacity.kind}", change="delete it, or write kind: capacity-block or reservation",
+        )  # fmt: skip
+
+
+def _account(stamp: Stamp) -> Iterable[Finding]:
+    if stamp.environment.account in EXAMPLE_ACCOUNTS:
+        yield Finding(
+            path="account", got=f"{stamp.environment.account}, an account of the AWS documentation",
+            allowed="your own account", change="write it; until then `cdk deploy` finds no credentials for it",
+        )  # fmt: skip
+
+
+def _budget(stamp: Stamp) -> Iterable[Finding]:
+    capacity, guard = stamp.environment.capacity, stamp.environment.guard
+    run = guard.max_hours * capacity.nodes * capacity.usd_per_hour
+    if guard.budget_usd < run:
+        yield Finding(
+            path="guard.budget_usd", got=f"{guard.budget_usd:g}",
+            allowed=f"at least {run:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes at {capacity.usd_per_hour:g}",
+            change=f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run / guard.max_hours)))}",
+        )  # fmt: skip
+
+
+def _efa(stamp: Stamp) -> Iterable[Finding]:
+    if stamp.environment.capacity.efa:
+        yield Finding(
+            path="capacity.efa", got="true", allowed="false: no variant spans two nodes, and within one NeuronLink carries all",
+            change="write false; it saves a network interface per card and its addresses",
+        )  # fmt: skip
+
+
+_OFFERINGS = "tandem/spec/data/platform/offerings.yaml"
+_BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
+
+RULES: tuple[Rule[Stamp], ...] = (
+    Rule(
+        id="region-offers-type", of=Stamp, severity="refusal", find=_region,
+        sentence="the region offers the instance type", source=_OFFERINGS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="zone-offers-type", of=Stamp, severity="refusal", find=_zone,
+        sentence="the zone offers the instance type", source=_OFFERINGS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="zone-of-region", of=Stamp, severity="refusal", find=_zones_of_region,
+        sentence="every zone lies in the region", source=_OFFERINGS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="zone-has-subnet", of=Stamp, severity="refusal", find=_zone_has_subnet,
+        sentence="the network has a subnet in the nodes' zone", source=_BLOCKS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="capacity-kind", of=Stamp, severity="refusal", find=_kind,
+        sentence="the instance type can be bought this way",
+        source="tandem/spec/data/platform/instances.yaml", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="reservation-given", of=Stamp, severity="warning", find=_reservation_given,
+        sentence="a Capacity Block or reservation has its id; without it the Fleet stack is left out",
+        source=_BLOCKS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="reservation-used", of=Stamp, severity="refusal", find=_reservation_used,
+        sentence="spot and on-demand nodes name no reservation", source=_BLOCKS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="account-real", of=Stamp, severity="warning", find=_account,
+        sentence="the account is none of the AWS documentation's examples",
+        source="docs.aws.amazon.com/IAM/latest/UserGuide: example accounts", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="budget-holds-run", of=Stamp, severity="warning", find=_budget,
+        sentence="the monthly budget holds one run of max_hours at the declared price",
+        source="Tandem's own: the budget alarm would stop the run", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="efa-needless", of=Stamp, severity="warning", find=_efa,
+        sentence="EFA is off, as no variant spans two nodes",
+        source="aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", date=date(2026, 8, 21),
+    ),
+)  # fmt: skip

@@ -1,0 +1,124 @@
+"""How long a sequence may be, and the lengths that are compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+
+from tandem.rules.rule import Finding, Rule
+from tandem.rules.subjects import Trial
+
+TILE = 128  # NxDI tiles the KV cache only at multiples of it; neuronx-distributed-inference models/config.py
+KERNEL_LENGTH = 1024  # kernels with buckets up to it may fail with status 1003; trn2-llama3.3-70b tutorial
+
+
+def _holds(trial: Trial) -> Iterable[Finding]:
+    experiment = trial.experiment
+    windows = [arm.variant.num_speculative_tokens or 0 for arm in trial.speculating()]
+    window = max(windows, default=0)
+    needed = experiment.max_prompt_tokens + experiment.max_output_tokens + window
+    length = experiment.serving.max_model_len
+    if needed > length:
+        output = experiment.max_output_tokens - (needed - length)
+        lower = f", or max_output_tokens: {output}" if output > 0 else ""
+        yield Finding(
+            path="serving.max_model_len", got=str(length),
+            allowed=f"at least {needed}: prompt {experiment.max_prompt_tokens}, output {experiment.max_output_tokens}, "
+            f"largest window {window}",
+            change=f"write {-(-needed // TILE) * TILE}{lower}",
+        )  # fmt: skip
+
+
+def _made_for(trial: Trial) -> Iterable[Finding]:
+    length = trial.experiment.serving.max_model_len
+    for path, model in trial.models():
+        limit = model.max_position_embeddings
+        if limit.value is not None and length > limit.value:
+            other = "" if path == "target" else ", or name a draft made for longer sequences"
+            yield Finding(
+                path="serving.max_model_len", got=f"{length} with {model.id}", allowed=f"at most {limit.value}",
+                change=f"write {limit.value} or less{other}", source=model.sources[limit.source],
+            )  # fmt: skip
+
+
+def _tiled(trial: Trial) -> Iterable[Finding]:
+    length, runtime = trial.experiment.serving.max_model_len, trial.runtime
+    if runtime is not None and runtime.versions.nxdi.value is not None and length % TILE:
+        yield Finding(
+            path="serving.max_model_len", got=str(length), allowed=f"a multiple of {TILE}",
+            change=f"write {-(-length // TILE) * TILE}",
+        )  # fmt: skip
+
+
+def _ascending(trial: Trial) -> Iterable[Finding]:
+    for name, value in trial.experiment.serving.tuning:
+        if isinstance(value, tuple) and list(value) != sorted(set(value)):
+            yield Finding(
+                path=f"serving.tuning.{name}", got=str(list(value)), allowed="ascending values, each once",
+                change=f"write {sorted(set(value))}",
+            )  # fmt: skip
+
+
+def _complete(trial: Trial) -> Iterable[Finding]:
+    serving = trial.experiment.serving
+    largest = {
+        "context_encoding_buckets": ("max_model_len", serving.max_model_len),
+        "token_generation_buckets": ("max_model_len", serving.max_model_len),
+        "num_seqs_buckets": ("max_num_seqs", serving.max_num_seqs),
+    }
+    for name, (setting, limit) in largest.items():
+        buckets: tuple[int, ...] = getattr(serving.tuning, name)
+        if buckets and max(buckets) != limit:
+            kept = sorted({bucket for bucket in buckets if bucket < limit} | {limit})
+            yield Finding(
+                path=f"serving.tuning.{name}", got=f"{list(buckets)}, largest {max(buckets)}",
+                allowed=f"{setting}, {limit}, as the largest", change=f"write {kept}",
+            )  # fmt: skip
+
+
+def _kernels(trial: Trial) -> Iterable[Finding]:
+    serving = trial.experiment.serving
+    for name in ("qkv_kernel_enabled", "attn_kernel_enabled", "mlp_kernel_enabled"):
+        if getattr(serving.tuning, name) and serving.max_model_len <= KERNEL_LENGTH:
+            yield Finding(
+                path=f"serving.tuning.{name}", got=f"true at max_model_len {serving.max_model_len}",
+                allowed=f"kernels at a max_model_len above {KERNEL_LENGTH}",
+                change="leave it out, or write max_model_len: 2048",
+            )  # fmt: skip
+
+
+_CONFIG = "aws-neuron/neuronx-distributed-inference models/config.py"
+
+RULES: tuple[Rule[Trial], ...] = (
+    Rule(
+        id="length-holds", of=Trial, severity="refusal", find=_holds,
+        sentence="max_model_len holds the longest prompt, the longest output and the largest window",
+        source="aws-neuron/neuronx-distributed-inference models/model_base.py: positions near the end are not clipped",
+        date=date(2025, 9, 22),
+    ),
+    Rule(
+        id="length-made-for", of=Trial, severity="refusal", find=_made_for,
+        sentence="target and draft are made for sequences of max_model_len",
+        source="vllm 0.9.1 vllm/config.py _maybe_override_draft_max_model_len", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="length-tiled", of=Trial, severity="warning", find=_tiled,
+        sentence=f"with NxD Inference max_model_len is a multiple of {TILE}", source=_CONFIG, date=date(2026, 7, 28),
+    ),
+    Rule(
+        id="buckets-ascend", of=Trial, severity="refusal", find=_ascending,
+        sentence="buckets are ascending and distinct", source=_CONFIG, date=date(2026, 7, 28),
+    ),
+    Rule(
+        id="buckets-complete", of=Trial, severity="refusal", find=_complete,
+        sentence="the largest bucket is max_model_len, or max_num_seqs for batches",
+        source=f"{_CONFIG}; aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/reference-configuration.md",
+        date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="kernels-short", of=Trial, severity="warning", find=_kernels,
+        sentence=f"kernels are on only above a length of {KERNEL_LENGTH}",
+        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst",
+        date=date(2026, 8, 21),
+    ),
+)  # fmt: skip

@@ -1,0 +1,85 @@
+"""Names and tags within the limits of what they name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import date
+from typing import Any
+
+from tandem.rules.rule import Finding, Rule
+from tandem.rules.subjects import Stamp, Trial
+from tandem.spec.names import LimitedName, environment_names, experiment_names
+
+MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
+KEY_LENGTH, VALUE_LENGTH = 128, 256
+TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
+ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+
+
+def _too_long(names: Iterable[LimitedName]) -> Iterator[Finding]:
+    for name in names:
+        excess = len(name.value) - name.limit
+        if excess > 0:
+            what = "the file" if name.path == "name" else "it"
+            yield Finding(
+                path=name.path, got=f"{name.value}, {len(name.value)} characters",
+                allowed=f"at most {name.limit} for a {name.what}", change=f"shorten {what}'s name by {excess}",
+            )  # fmt: skip
+
+
+def _environment(stamp: Stamp) -> Iterable[Finding]:
+    return _too_long(environment_names(stamp.environment))
+
+
+def _experiment(trial: Trial) -> Iterable[Finding]:
+    return _too_long(experiment_names(trial.experiment))
+
+
+def _bucket(stamp: Stamp) -> Iterable[Finding]:
+    name = stamp.environment.artifacts.existing_bucket
+    if name is not None and (".." in name or ADDRESS.fullmatch(name) or name.startswith(("xn--", "sthree-"))):
+        yield Finding(
+            path="artifacts.existing_bucket", got=repr(name),
+            allowed="no two dots in a row, no IP address, no prefix xn-- or sthree-", change="write the bucket's own name",
+        )  # fmt: skip
+
+
+def _tags(stamp: Stamp) -> Iterable[Finding]:
+    tags = stamp.environment.tags
+    if len(tags) > MOST_TAGS:
+        yield Finding(path="tags", got=f"{len(tags)} tags", allowed=f"at most {MOST_TAGS}", change=f"delete {len(tags) - MOST_TAGS}")
+    for key, value in tags.items():
+        if key.lower().startswith("aws:"):
+            yield Finding(path=f"tags.{key}", got=f"the key {key!r}", allowed="keys without the prefix aws:", change="rename it")
+        for what, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
+            if len(text) > limit or not TAG_TEXT.fullmatch(text) or not (text or what == "value"):
+                yield Finding(
+                    path=f"tags.{key}", got=f"the {what} {text[:40]!r}, {len(text)} characters",
+                    allowed=f"at most {limit} letters, digits, spaces and _ . : / = + - @", change=f"rewrite the {what}",
+                )  # fmt: skip
+
+
+RULES: tuple[Rule[Any], ...] = (
+    Rule(
+        id="environment-name", of=Stamp, severity="refusal", find=_environment,
+        sentence="every name made from the environment's is within its resource's limit",
+        source="S3 and EKS API references: bucket 63, cluster 100, node group 63", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="experiment-name", of=Trial, severity="refusal", find=_experiment,
+        sentence="every name made from the experiment's or a variant's is within its resource's limit",
+        source="kubernetes.io/docs/concepts/overview/working-with-objects/names", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="bucket-name", of=Stamp, severity="refusal", find=_bucket,
+        sentence="an existing bucket's name is one that S3 allows",
+        source="docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="tags-fit", of=Stamp, severity="refusal", find=_tags,
+        sentence=f"at most {MOST_TAGS} tags, of the length and letters AWS takes, none with the prefix aws:",
+        source="docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html",
+        date=date(2026, 11, 21),
+    ),
+)  # fmt: skip

@@ -1,0 +1,150 @@
+"""How logical cores, devices and connected groups fit a model and an instance type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import Any
+
+from tandem.rules.rule import Finding, Rule, listed
+from tandem.rules.subjects import Hosting, Trial
+
+
+def _cores(trial: Trial) -> Iterable[Finding]:
+    serving, cores = trial.experiment.serving, trial.logical_cores()
+    if serving.tensor_parallel_size > cores:
+        needed = -(-serving.tensor_parallel_size * serving.devices // cores)
+        yield Finding(
+            path="serving.tensor_parallel_size", got=str(serving.tensor_parallel_size),
+            allowed=f"at most {cores}: {serving.devices} devices of {cores // serving.devices} logical cores "
+            f"at LNC {serving.logical_neuron_core}",
+            change=f"write {cores}" + (f", or devices: {needed}" if needed <= 16 else ""),  # noqa: PLR2004  # schema's limit
+        )  # fmt: skip
+
+
+def _idle(trial: Trial) -> Iterable[Finding]:
+    serving, cores = trial.experiment.serving, trial.logical_cores()
+    idle = cores - serving.tensor_parallel_size
+    if idle > 0:
+        yield Finding(
+            path="serving.tensor_parallel_size",
+            got=f"{serving.tensor_parallel_size}: {idle} of {cores} logical cores ({idle / cores:.0%}) stay idle",
+            allowed=f"{cores} uses all", change=f"write {cores}, or claim fewer devices",
+        )  # fmt: skip
+
+
+def _divides(trial: Trial) -> Iterable[Finding]:
+    degree = trial.experiment.serving.tensor_parallel_size
+    for _, model in trial.models():
+        width = model.intermediate_size
+        if width.value is not None and width.value % degree:
+            legal = [value for value in range(1, trial.logical_cores() + 1) if width.value % value == 0]
+            below = max((value for value in legal if value <= degree), default=1)
+            yield Finding(
+                path="serving.tensor_parallel_size", got=f"{degree} with {model.id}",
+                allowed=f"a divisor of its MLP's width, {width.value}", change=f"write {below}",
+                source=model.sources[width.source],
+            )  # fmt: skip
+
+
+def _padding(trial: Trial) -> Iterable[Finding]:
+    degree, target = trial.experiment.serving.tensor_parallel_size, trial.target
+    if target is None:
+        return
+    for figure, what in ((target.attention_heads, "attention heads"), (target.vocabulary, "rows of the vocabulary")):
+        if figure.value is not None and figure.value % degree:
+            padded = -(-figure.value // degree) * degree
+            yield Finding(
+                path="serving.tensor_parallel_size", got=f"{degree} with {figure.value} {what}, padded to {padded}",
+                allowed=f"a divisor of {figure.value}", change="write a divisor, or accept the padded work",
+                source=target.sources[figure.source],
+            )  # fmt: skip
+
+
+def _group_holds(trial: Trial) -> Iterable[Finding]:
+    serving = trial.experiment.serving
+    if serving.device_group is not None and serving.devices > serving.device_group:
+        group = next((size for size in (4, 8, 16) if size >= serving.devices), 16)
+        yield Finding(
+            path="serving.device_group", got=f"{serving.device_group} for {serving.devices} devices",
+            allowed=f"{serving.devices} or more", change=f"write {group}",
+        )  # fmt: skip
+
+
+def _counts(hosting: Hosting) -> Iterable[Finding]:
+    devices, counts = hosting.trial.experiment.serving.devices, hosting.instance.device_counts
+    if devices not in counts.value:
+        legal = max((count for count in counts.value if count < devices), default=min(counts.value, default=0))
+        yield Finding(
+            path=hosting.path, got=hosting.said("serving.devices", devices),
+            allowed=f"{listed(counts.value)} on {hosting.environment.capacity.instance_type}",
+            change=f"host an experiment with devices: {legal}, or another instance type",
+            source=hosting.catalogue.instances.sources[counts.source],
+        )  # fmt: skip
+
+
+def _published(hosting: Hosting) -> Iterable[Finding]:
+    group, groups = hosting.trial.experiment.serving.device_group, hosting.instance.device_groups
+    if group is not None and group not in groups.value:
+        yield Finding(
+            path=hosting.path, got=hosting.said("serving.device_group", group),
+            allowed=f"{listed((*groups.value, 'null'))} on {hosting.environment.capacity.instance_type}",
+            change="a claim for this group would stay pending for ever: host an experiment with device_group: "
+            + ("null" if not groups.value else listed(groups.value)),
+            source=hosting.catalogue.instances.sources[groups.source],
+        )  # fmt: skip
+
+
+def _ungrouped(hosting: Hosting) -> Iterable[Finding]:
+    serving, groups = hosting.trial.experiment.serving, hosting.instance.device_groups
+    if serving.devices > 1 and serving.device_group is None and groups.value:
+        fitting = min((size for size in groups.value if size >= serving.devices), default=max(groups.value))
+        yield Finding(
+            path=hosting.path, got=hosting.said("serving.device_group", "null"),
+            allowed=f"a group of {serving.devices} or more: {listed(groups.value)}",
+            change=f"write device_group: {fitting}: devices taken anywhere are not neighbours, and split the halves of a node",
+            source=hosting.catalogue.instances.sources[groups.source],
+        )  # fmt: skip
+
+
+_ARCH = "aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst"
+_DRA = "aws-neuron/aws-neuron-sdk deploy/eks/dra.rst"
+_LOOKUP = "aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go"
+
+RULES: tuple[Rule[Any], ...] = (
+    Rule(
+        id="cores-present", of=Trial, severity="refusal", find=_cores,
+        sentence="the TP degree is at most the claimed devices' logical cores at the LNC", source=_ARCH, date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="cores-idle", of=Trial, severity="warning", find=_idle,
+        sentence="the TP degree uses every logical core it claims", source=_ARCH, date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="degree-divides", of=Trial, severity="refusal", find=_divides,
+        sentence="the TP degree divides the MLP's width of target and draft",
+        source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py: the MLP is split without padding",
+        date=date(2026, 7, 28),
+    ),
+    Rule(
+        id="degree-pads", of=Trial, severity="warning", find=_padding,
+        sentence="the TP degree divides the target's attention heads and vocabulary, which are padded otherwise",
+        source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py", date=date(2026, 7, 28),
+    ),
+    Rule(
+        id="group-holds", of=Trial, severity="refusal", find=_group_holds,
+        sentence="the connected group holds all claimed devices", source=_DRA, date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="device-count", of=Hosting, severity="refusal", find=_counts,
+        sentence="the instance type can bind a claim of so many devices", source=_DRA, date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="group-published", of=Hosting, severity="refusal", find=_published,
+        sentence="the instance type publishes groups of the size claimed", source=_LOOKUP, date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="group-named", of=Hosting, severity="warning", find=_ungrouped,
+        sentence="a claim of several devices names a connected group", source=_DRA, date=date(2026, 8, 21),
+    ),
+)  # fmt: skip

@@ -1,0 +1,137 @@
+"""Whether a variant's CPU, memory and weights fit its share of a node, and all arms of a run the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import date
+from typing import Any
+
+from tandem.rules.rule import Finding, Rule
+from tandem.rules.subjects import Hosting, Trial
+from tandem.spec.model import Model
+
+# what a node's DaemonSets need beside the servers: one job of 190 CPU leaves them 1.45 of a trn2.48xlarge's 191.45
+DAEMONS_CPU_M = 1450
+# the requests of the CloudWatch agent, Neuron monitor, DRA driver and VPC CNI are 128 MiB each, from their charts
+DAEMONS_MEMORY_MIB = 1024
+BYTES_PER_VALUE = 2  # bfloat16 and float16
+GIB = 2**30
+
+
+def _shm(trial: Trial) -> Iterable[Finding]:
+    serving = trial.experiment.serving
+    if serving.shm_gib >= serving.memory_gib:
+        yield Finding(
+            path="serving.shm_gib", got=f"{serving.shm_gib} of memory_gib {serving.memory_gib}",
+            allowed=f"less than {serving.memory_gib}: /dev/shm counts against the server's memory",
+            change=f"write {max(1, serving.memory_gib // 4)}, or raise memory_gib",
+        )  # fmt: skip
+
+
+def _share(hosting: Hosting, allocatable: int | None, reserved: int) -> int | None:
+    """Return what one variant may request of a node: by its share of the devices, beside the DaemonSets."""
+    devices, total = hosting.trial.experiment.serving.devices, hosting.instance.devices.value
+    if allocatable is None or not total or devices > total:
+        return None
+    return (allocatable - reserved) * devices // total
+
+
+def _cpu(hosting: Hosting) -> Iterable[Finding]:
+    figure, cpu = hosting.instance.allocatable_cpu_m, hosting.trial.experiment.serving.cpu
+    share = _share(hosting, figure.value, DAEMONS_CPU_M)
+    if share is not None and cpu * 1000 > share:
+        yield Finding(
+            path=hosting.path, got=hosting.said("serving.cpu", cpu),
+            allowed=f"at most {share // 1000}, its devices' share of a {hosting.environment.capacity.instance_type}",
+            change=f"write cpu: {share // 1000} in the experiment",
+            source=hosting.catalogue.instances.sources[figure.source],
+        )  # fmt: skip
+
+
+def _memory(hosting: Hosting) -> Iterable[Finding]:
+    figure, memory = hosting.instance.allocatable_memory_mib, hosting.trial.experiment.serving.memory_gib
+    share = _share(hosting, figure.value, DAEMONS_MEMORY_MIB)
+    if share is not None and memory * 1024 > share:
+        yield Finding(
+            path=hosting.path, got=hosting.said("serving.memory_gib", memory),
+            allowed=f"at most {share // 1024}, its devices' share of a {hosting.environment.capacity.instance_type}",
+            change=f"write memory_gib: {share // 1024} in the experiment",
+            source=hosting.catalogue.instances.sources[figure.source],
+        )  # fmt: skip
+
+
+def cache_bytes(model: Model, *, degree: int, tokens: int) -> int:
+    """Return the KV cache of `tokens` tokens over all ranks; fewer KV heads than ranks are replicated.
+
+    Source: neuronx-distributed-inference modules/attention/gqa.py, REPLICATE_TO_TP_DEGREE.
+    """
+    heads, dimension = model.kv_heads.value, model.head_dim.value
+    if heads is None or dimension is None:
+        return 0
+    return 2 * model.layers.value * max(heads, degree) * dimension * BYTES_PER_VALUE * tokens
+
+
+def _device_memory(hosting: Hosting) -> Iterable[Finding]:
+    trial, figure = hosting.trial, hosting.instance.hbm_gib_per_device
+    serving, target = trial.experiment.serving, trial.target
+    if target is None or figure.value is None:
+        return
+    tokens = serving.max_num_seqs * serving.max_model_len
+    needs = [
+        (model.bytes.value or 0) + cache_bytes(model, degree=serving.tensor_parallel_size, tokens=tokens)
+        for model in (target, *{draft.id: draft for _, draft in trial.drafted()}.values())
+    ]
+    needed, present = needs[0] + max(needs[1:], default=0), serving.devices * figure.value * GIB
+    if needed > present:
+        yield Finding(
+            path=hosting.path,
+            got=f"{trial.experiment.name!r}, whose weights and KV cache take {needed / GIB:.0f} GiB",
+            allowed=f"at most {present // GIB} GiB: {serving.devices} devices of {figure.value} GiB",
+            change=f"claim {-(-needed // (figure.value * GIB))} devices, or lower max_num_seqs or max_model_len",
+            source=hosting.catalogue.instances.sources[figure.source],
+        )  # fmt: skip
+
+
+def _at_once(hosting: Hosting) -> Iterable[Finding]:
+    experiment, total = hosting.trial.experiment, hosting.instance.devices.value
+    devices, nodes = experiment.serving.devices, hosting.environment.capacity.nodes
+    if experiment.schedule != "simultaneous" or not total or devices > total:
+        return
+    arms, per_node = len(hosting.trial.arms), total // devices
+    if arms > per_node * nodes:
+        yield Finding(
+            path=hosting.path, got=f"{experiment.name!r}, whose {arms} variants of {devices} devices run all at once",
+            allowed=f"at most {per_node * nodes} variants on {nodes} nodes of {total} devices",
+            change=f"write schedule: interleaved in the experiment, or capacity.nodes: {-(-arms // per_node)}",
+        )  # fmt: skip
+
+
+_INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-types.md"
+
+RULES: tuple[Rule[Any], ...] = (
+    Rule(
+        id="shm-in-memory", of=Trial, severity="refusal", find=_shm,
+        sentence="/dev/shm is smaller than the server's memory, which it counts against",
+        source="kubernetes.io/docs/concepts/storage/volumes, emptyDir", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="cpu-fits", of=Hosting, severity="refusal", find=_cpu,
+        sentence="a variant's CPUs are within its devices' share of the node, beside the DaemonSets",
+        source=_INSTANCES, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="memory-fits", of=Hosting, severity="refusal", find=_memory,
+        sentence="a variant's memory is within its devices' share of the node, beside the DaemonSets",
+        source=_INSTANCES, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="device-memory", of=Hosting, severity="refusal", find=_device_memory,
+        sentence="weights and KV cache of target and largest draft fit the claimed devices' memory",
+        source="aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="arms-at-once", of=Hosting, severity="refusal", find=_at_once,
+        sentence="with schedule simultaneous the fleet holds every variant at once",
+        source="Tandem's own: a claim is bound to one node", date=date(2026, 11, 21),
+    ),
+)  # fmt: skip

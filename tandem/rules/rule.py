@@ -1,0 +1,71 @@
+"""A rule: one sentence about what is legal, with its source and the predicate that holds a spec against it.
+
+Invariant: a rule yields findings or nothing; it never raises, and it stays silent where another rule has
+already refused what it would need to know.
+"""
+
+from __future__ import annotations
+
+import datetime
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from tandem.spec.faults import Severity
+from tandem.spec.figure import Source
+
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One place where a rule does not hold.
+
+    Args:
+        path: key path in the subject's file.
+        got: the value found.
+        allowed: the values that would be accepted.
+        change: the nearest legal value, and where to write it.
+        source: where the figure that decided was read; None for the rule's own source.
+    """
+
+    path: str
+    got: str
+    allowed: str
+    change: str
+    source: Source | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule(Generic[S]):
+    """One row of the table.
+
+    Args:
+        id: kebab-case name, printed with every fault.
+        of: the kind of subject it judges: Stamp, Trial or Hosting.
+        sentence: what must hold, in words.
+        source: public document and section, or Tandem's own reason.
+        date: day on which the source was read.
+        severity: "refusal" stops, "warning" is only told (and refused by --strict).
+        find: yields one finding per place where it does not hold.
+    """
+
+    id: str
+    of: type[S]
+    sentence: str
+    source: str
+    date: datetime.date
+    severity: Severity
+    find: Callable[[S], Iterable[Finding]]
+
+
+def listed(values: Iterable[object]) -> str:
+    """Spell the allowed values of an error; `none` for an empty list."""
+    return ", ".join(str(value) for value in values) or "none"
+
+
+def nearest(value: str, known: Iterable[str]) -> str:
+    """Say which known name was probably meant."""
+    close = difflib.get_close_matches(value, list(known), n=1, cutoff=0.3)
+    return f"write {close[0]}" if close else "name one of them"

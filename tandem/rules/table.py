@@ -1,0 +1,42 @@
+"""The table: every rule, in the order in which faults are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tandem.rules import (
+    access,
+    capacity,
+    delivery,
+    images,
+    kubernetes,
+    lengths,
+    models,
+    naming,
+    network,
+    pairing,
+    placement,
+    room,
+    runtimes,
+    speculation,
+    tuning,
+)
+from tandem.rules.rule import Rule
+
+RULES: tuple[Rule[Any], ...] = (
+    *runtimes.RULES,
+    *models.RULES,
+    *speculation.RULES,
+    *pairing.RULES,
+    *lengths.RULES,
+    *tuning.RULES,
+    *placement.RULES,
+    *room.RULES,
+    *capacity.RULES,
+    *kubernetes.RULES,
+    *images.RULES,
+    *network.RULES,
+    *access.RULES,
+    *delivery.RULES,
+    *naming.RULES,
+)
