@@ -175,10 +175,13 @@ def _tagged(schema: Any) -> dict[str, type[Record]] | None:
 
 def allowed_values(field: FieldInfo) -> str:
     """Say in words what a field takes; the generated docs print the same words."""
-    extra = field.json_schema_extra
-    if isinstance(extra, dict) and "allowed" in extra:
-        return str(extra["allowed"])
-    return _words(field.annotation)
+    return _said(field) or _words(field.annotation)
+
+
+def _said(note: object) -> str | None:
+    """Return the words that a field or an annotation states for itself."""
+    extra = note.json_schema_extra if isinstance(note, FieldInfo) else None
+    return str(extra["allowed"]) if isinstance(extra, dict) and "allowed" in extra else None
 
 
 _WORDS = {
@@ -197,6 +200,8 @@ def _words(annotation: Any) -> str:
         return _WORDS.get(annotation, "a mapping")
     if origin is Literal:
         return ", ".join(str(arg) for arg in args)
-    inner = [_words(arg) for arg in args if arg is not Ellipsis]
-    shapes = {tuple: "a list of {0}", dict: "a mapping of {0} to {1}", Annotated: "{0}"}
+    if origin is Annotated:
+        return next((said for note in args[1:] if (said := _said(note))), None) or _words(args[0])
+    inner = list(dict.fromkeys(_words(arg) for arg in args if arg is not Ellipsis))
+    shapes = {tuple: "a list, each {0}", dict: "a mapping, {0} to {0}"}
     return shapes.get(origin, " or ".join(inner)).format(*inner)

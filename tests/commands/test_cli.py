@@ -48,7 +48,7 @@ def test_check_names_file_line_value_and_allowed(specs: Path, capsys: pytest.Cap
     main(["check", *folders(specs)])
 
     line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error"))
-    assert 'post-us-east-2.yaml:23: capacity.kind: got "rented"' in line
+    assert 'post-us-east-2.yaml:20: capacity.kind: got "rented"' in line
     assert "allowed: capacity-block, reservation, spot, on-demand" in line
 
 
