@@ -124,7 +124,7 @@ def _advice(field: FieldInfo | None, verb: str) -> str:
 
 def _unknown(document: Document, path: str, schema: Any) -> Fault:
     key = path.rpartition(".")[2]
-    keys = sorted(schema.model_fields) if isinstance(schema, type) else []
+    keys = sorted(schema.model_fields) if isinstance(schema, type) and issubclass(schema, Record) else []
     close = difflib.get_close_matches(key, keys, n=1)
     change = f"did you mean {close[0]!r}?" if close else "delete it"
     return Fault(
