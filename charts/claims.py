@@ -1,0 +1,89 @@
+"""The Neuron devices of one pod, as the template its claim is made from.
+
+Invariant: every variant of an experiment claims the same devices in the same way.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cdk8s
+from constructs import Construct
+
+from charts.manifest import labels, manifest, wave
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment, ServingSettings
+
+WAVE = 1
+REQUEST = "neuron"
+GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"  # aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21
+
+
+class ClaimsChart(cdk8s.Chart):
+    """The ResourceClaimTemplate of one experiment."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, disable_resource_name_hashes=True)
+        instance_type = environment.capacity.instance_type
+        manifest(self, {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {
+                "name": template_name(instance_type, experiment.serving),
+                "namespace": names.namespace(experiment),
+                "labels": labels(experiment.name, "claim"),
+                "annotations": wave(WAVE),
+            },
+            "spec": {"spec": {"devices": _devices(instance_type, experiment.serving, catalogue)}},
+        })  # fmt: skip
+
+
+def template_name(instance_type: str, serving: ServingSettings) -> str:
+    """Return the template's name, which says all of its spec.
+
+    A template's spec can never be changed after its creation, so another spec must be another name.
+    """
+    group = f"-group{serving.device_group}" if serving.device_group else ""
+    return f"{names.CLAIM_TEMPLATE}-{instance_type}-{serving.devices}-lnc{serving.logical_neuron_core}{group}"
+
+
+def selector(instance_type: str, driver: str) -> str:
+    """Return the CEL expression that admits the chips of one instance type, and nothing but chips.
+
+    Device names are never matched: the driver's documents and its published slices disagree on them.
+    """
+    device = f'device.attributes["{driver}"]'
+    return f'{device}.resourceType == "neuron_device" && {device}.instanceType == "{instance_type}"'
+
+
+def _devices(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> dict[str, Any]:
+    chart = catalogue.dra_chart
+    group = GROUP_ATTRIBUTE.format(size=serving.device_group)
+    constraints = [{"requests": [REQUEST], "matchAttribute": group}] if serving.device_group else []
+    return {
+        "requests": [{
+            "name": REQUEST,
+            "exactly": {
+                "deviceClassName": chart.device_class.value,
+                "selectors": [{"cel": {"expression": selector(instance_type, chart.driver.value)}}],
+                "allocationMode": "ExactCount",
+                "count": serving.devices,
+            },
+        }],
+        **({"constraints": constraints} if constraints else {}),
+        "config": [{
+            "requests": [REQUEST],
+            "opaque": {
+                "driver": chart.driver.value,
+                "parameters": {
+                    "apiVersion": f"{chart.driver.value}/v1",
+                    "kind": "NeuronConfig",
+                    "logicalNeuronCore": serving.logical_neuron_core,
+                },
+            },
+        }],
+    }  # fmt: skip

@@ -1,0 +1,67 @@
+"""The Neuron DRA chart as an environment installs it: address, version and values, mirrors applied.
+
+Invariant: with a mirror set, neither the chart nor an image of it comes from its published registry.
+
+The release belongs to kube-system: the chart brings the driver's namespace as an object of its own, and a
+namespace made beforehand by the installing tool would not be the chart's to own.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.images import mirror
+
+RELEASE = "neuron-helm-chart"
+RELEASE_NAMESPACE = "kube-system"
+SCHEME = "oci://"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """One installation of the chart.
+
+    Args:
+        repository: oci:// URL of the chart, behind the mirror where one is set.
+        version: the chart's version, pinned. digest: sha256:..., None until resolved.
+        values: the chart's values.
+    """
+
+    repository: str
+    version: str
+    digest: str | None
+    values: dict[str, Any]
+
+
+def driver(environment: Environment, catalogue: Catalogue) -> Driver:
+    """Return the Neuron DRA chart for `environment`.
+
+    Raises:
+        ValueError: a mirror moves an image that the chart has no value for.
+    """
+    chart, mirrors = catalogue.dra_chart, environment.registry_mirrors
+    values: dict[str, Any] = copy.deepcopy(chart.values.value)
+    for image in chart.images.value:
+        mirrored = mirror(image.repository, mirrors)
+        if mirrored == image.repository:
+            continue
+        if image.repository_value is None:
+            raise ValueError(f"the chart has no value that moves {image.repository} to {mirrored}")
+        _set(values, image.repository_value, mirrored)
+    return Driver(
+        repository=SCHEME + mirror(chart.repository.removeprefix(SCHEME), mirrors),
+        version=chart.version.value,
+        digest=chart.digest.value,
+        values=values,
+    )
+
+
+def _set(values: dict[str, Any], dotted: str, value: str) -> None:
+    *parents, last = dotted.split(".")
+    for parent in parents:
+        values = values.setdefault(parent, {})
+    values[last] = value

@@ -1,0 +1,121 @@
+"""Flux: one Kustomization per stage of an experiment, each after the one before, and the Neuron DRA chart.
+
+Invariant: a parked environment is ready. Every stage waits for its objects, but for serve: its pods may wait
+for a node for weeks, and a check of their health would call that a failure.
+
+The number of a server's pods is in no manifest, so Flux never owns it; whoever scales must do so through the
+`scale` subresource, whose field owners Flux leaves alone (fluxcd/pkg ssa/patch.go, 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import cdk8s
+from constructs import Construct
+
+from charts.driver import RELEASE, RELEASE_NAMESPACE, Driver
+from charts.manifest import labels, manifest
+from tandem.spec.environment import Environment, GitopsDelivery
+from tandem.spec.experiment import Experiment
+
+STAGES = ("base", "claims", "storage", "serve")
+KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
+SOURCE_API = "source.toolkit.fluxcd.io/v1"
+HELM_API = "helm.toolkit.fluxcd.io/v2"
+CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+SSH_SECRET = "flux-system"  # noqa: S105  # the name under which `flux bootstrap` keeps its deploy key
+TIMEOUT = "5m"
+
+Body = dict[str, Any]
+
+
+class FluxChart(cdk8s.Chart):
+    """Everything Flux is told about one environment."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiments: list[Experiment], driver: Driver
+    ) -> None:
+        super().__init__(scope, id_, disable_resource_name_hashes=True)
+        name, delivery = environment.name, environment.delivery
+        assert isinstance(delivery, GitopsDelivery)  # nobody asks for this chart where the CDK delivers
+
+        def put(api: str, kind: str, called: str, spec: Body) -> None:
+            manifest(self, {
+                "apiVersion": api,
+                "kind": kind,
+                "metadata": {
+                    "name": called,
+                    "namespace": delivery.namespace,
+                    "labels": labels(name, "gitops"),
+                },
+                "spec": spec,
+            })  # fmt: skip
+
+        put(SOURCE_API, "GitRepository", name, _repository(delivery))
+        # no wait: it holds itself, and would wait for itself
+        root = _kustomization(name, f"{delivery.path}/gitops", after=None, wait_for_health=False)
+        put(KUSTOMIZE_API, "Kustomization", f"{name}-gitops", root)
+        put(SOURCE_API, "OCIRepository", RELEASE, _chart(driver))
+        put(HELM_API, "HelmRelease", RELEASE, _release(driver))
+        for experiment in experiments:
+            for before, stage in zip((None, *STAGES), STAGES, strict=False):
+                after = f"{experiment.name}-{before}" if before else None
+                path = f"{delivery.path}/{experiment.name}/{stage}"
+                spec = _kustomization(name, path, after=after, wait_for_health=stage != "serve")
+                put(KUSTOMIZE_API, "Kustomization", f"{experiment.name}-{stage}", spec)
+
+
+def _repository(delivery: GitopsDelivery) -> Body:
+    # ssh always needs a key
+    secret = {"secretRef": {"name": SSH_SECRET}} if delivery.repo_url.startswith("ssh://") else {}
+    return {"interval": "1m", "url": delivery.repo_url, "ref": reference(delivery.revision), **secret}
+
+
+def reference(revision: str) -> dict[str, str]:
+    """Return how Flux is told a revision: by full name, commit, tag (a version) or branch."""
+    if revision.startswith("refs/"):
+        return {"name": revision}
+    if re.fullmatch(r"[0-9a-f]{40}", revision):
+        return {"commit": revision}
+    if re.fullmatch(r"v?\d+(\.\d+)+([-+].*)?", revision):
+        return {"tag": revision}
+    return {"branch": revision}
+
+
+def _kustomization(source: str, path: str, *, after: str | None, wait_for_health: bool) -> Body:
+    return {
+        "interval": "10m",
+        "retryInterval": "1m",
+        "timeout": TIMEOUT,
+        "path": f"./{path}",
+        "prune": True,
+        "wait": wait_for_health,
+        "sourceRef": {"kind": "GitRepository", "name": source},
+        **({"dependsOn": [{"name": after}]} if after else {}),
+    }
+
+
+def _chart(driver: Driver) -> Body:
+    pinned = {"digest": driver.digest} if driver.digest else {}
+    return {
+        "interval": "1h",
+        "url": driver.repository,
+        "ref": {"tag": driver.version, **pinned},
+        "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},
+    }
+
+
+def _release(driver: Driver) -> Body:
+    remediation = {"retries": 3}
+    return {
+        "interval": "1h",
+        "timeout": TIMEOUT,
+        "chartRef": {"kind": "OCIRepository", "name": RELEASE},
+        "releaseName": RELEASE,
+        "targetNamespace": RELEASE_NAMESPACE,
+        "install": {"remediation": remediation},
+        "upgrade": {"remediation": remediation},
+        "values": driver.values,
+    }

@@ -1,0 +1,48 @@
+"""When a server counts as started, ready and alive.
+
+Invariant: started means that the device answered once. On Neuron `/health` proves the process, not the device
+(the plugin's own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe asks for one token;
+the later ones must cost a measurement nothing and ask `/health`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tandem.spec.names import SERVER_PORT
+
+# A warm start reads the weights from S3 and loads a compiled artifact: minutes. An hour leaves room for the largest
+# model and still ends a start that never will.
+STARTUP_PERIOD_S = 10
+STARTUP_FAILURES = 360
+COMPLETION_TIMEOUT_S = 60
+
+Probe = dict[str, Any]
+
+
+def probes(model: str) -> dict[str, Probe]:
+    """Return the three probes of a server that serves `model`."""
+    health = {"httpGet": {"path": "/health", "port": "http"}, "timeoutSeconds": 10}
+    return {
+        "startupProbe": {
+            "exec": {"command": ["python", "-c", one_token(model)]},
+            "periodSeconds": STARTUP_PERIOD_S,
+            "timeoutSeconds": COMPLETION_TIMEOUT_S,
+            "failureThreshold": STARTUP_FAILURES,
+        },
+        "readinessProbe": {**health, "periodSeconds": 5, "failureThreshold": 3},
+        # two minutes of silence: a restart in the middle of a run costs more than a late one
+        "livenessProbe": {**health, "periodSeconds": 15, "failureThreshold": 8},
+    }
+
+
+def one_token(model: str) -> str:
+    """Return the Python program that asks the server for one token and fails unless it comes."""
+    body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0})
+    url = f"http://127.0.0.1:{SERVER_PORT}/v1/completions"
+    return (
+        "from urllib.request import Request, urlopen; "
+        f"urlopen(Request({url!r}, {body.encode()!r}, {{'Content-Type': 'application/json'}}), "
+        f"timeout={COMPLETION_TIMEOUT_S - 5}).read()"
+    )

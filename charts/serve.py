@@ -1,0 +1,93 @@
+"""The servers: one Deployment and one Service per variant.
+
+Invariant: the pods of two variants differ in their names, their speculation fields and their artifact, in
+nothing else; and who runs an experiment owns the number of pods, so no manifest states `replicas`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cdk8s
+from constructs import Construct
+
+from charts.manifest import COMPONENT, NAME, PART_OF, labels, manifest, wave
+from charts.network import SERVER
+from charts.pod import pod
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment, Variant
+
+WAVE = 3
+# The largest there is, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a
+# node for weeks, and that is no failed rollout (k8s.io/kubernetes deployment util, HasProgressDeadline).
+NO_DEADLINE_S = 2_147_483_647
+LABEL_CHARACTERS = 63
+
+
+class ServeChart(cdk8s.Chart):
+    """The Deployments and Services of one experiment."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, disable_resource_name_hashes=True)
+        for variant in experiment.all_variants():
+            template = pod(environment, experiment, variant, catalogue)
+            manifest(self, _deployment(experiment, variant, template))
+            manifest(self, _service(experiment, variant))
+
+
+def speculation_labels(variant: Variant) -> dict[str, str]:
+    """Return what `kubectl get deploy -L` shows: mode, draft and window, spelt as far as a label can."""
+    draft = (variant.draft or "none").rpartition("/")[2][:LABEL_CHARACTERS].strip("-_.")
+    return {
+        "tandem/mode": variant.mode,
+        "tandem/draft": draft,
+        "tandem/num-speculative-tokens": str(variant.num_speculative_tokens or 0),
+    }
+
+
+def _selector(variant: Variant) -> dict[str, str]:
+    return {NAME: variant.name, COMPONENT: SERVER}
+
+
+def _deployment(experiment: Experiment, variant: Variant, template: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": variant.name,
+            "namespace": names.namespace(experiment),
+            "labels": labels(variant.name, SERVER) | speculation_labels(variant),
+            # a pending pod is what a parked server looks like, not a fault of the sync
+            "annotations": wave(WAVE) | {"argocd.argoproj.io/ignore-healthcheck": "true"},
+        },
+        "spec": {
+            # a rolling update deadlocks: the new pod waits for the devices that the old one holds
+            "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 3,
+            "progressDeadlineSeconds": NO_DEADLINE_S,
+            "selector": {"matchLabels": _selector(variant)},
+            "template": {"metadata": {"labels": _selector(variant) | PART_OF}, "spec": template},
+        },
+    }
+
+
+def _service(experiment: Experiment, variant: Variant) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": variant.name,
+            "namespace": names.namespace(experiment),
+            "labels": labels(variant.name, SERVER),
+            "annotations": wave(WAVE),
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "selector": _selector(variant),
+            "ports": [{"name": "http", "port": names.SERVER_PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    }

@@ -1,0 +1,87 @@
+"""The bucket's prefixes as read-only volumes: one of models, one per compiled artifact.
+
+Invariant: a server can read what it is told to serve and write nothing; a stale artifact then fails at once
+instead of being compiled again for hours.
+
+The models volume is all of `models/` because a variant with a draft reads two snapshots and the baseline one:
+a volume per snapshot would make their pods differ in more than speculation.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cdk8s
+from constructs import Construct
+
+from charts.manifest import labels, manifest, wave
+from tandem.spec import names
+from tandem.spec.artifact_key import artifact_key
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+WAVE = 2
+DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIGURATION.md, 2026-08
+CAPACITY = "1Gi"  # Kubernetes wants a size; the driver ignores it
+
+
+class StorageChart(cdk8s.Chart):
+    """The volumes and claims of one experiment."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, disable_resource_name_hashes=True)
+        keys = [artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
+        prefixes = {
+            names.models_volume(experiment): "models/",
+            **{names.artifact_volume(experiment, key): f"{key.prefix}/" for key in keys},
+        }
+        for name, prefix in prefixes.items():
+            manifest(self, _volume(name, prefix, environment, experiment))
+            manifest(self, _claim(name, experiment))
+
+
+def _volume(name: str, prefix: str, environment: Environment, experiment: Experiment) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": labels(experiment.name, "storage"), "annotations": wave(WAVE)},
+        "spec": {
+            "capacity": {"storage": CAPACITY},
+            "accessModes": ["ReadOnlyMany"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",  # static: no class may ever provision for it
+            "claimRef": {"namespace": names.namespace(experiment), "name": name},
+            "mountOptions": ["read-only", f"region {environment.region}", f"prefix {prefix}"],
+            "csi": {
+                "driver": DRIVER,
+                "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating
+                "volumeAttributes": {
+                    "bucketName": names.bucket(environment),
+                    # the role of the pod's service account, which reads; never the driver's own
+                    "authenticationSource": "pod",
+                },
+            },
+        },
+    }
+
+
+def _claim(name: str, experiment: Experiment) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {
+            "name": name,
+            "namespace": names.namespace(experiment),
+            "labels": labels(experiment.name, "storage"),
+            "annotations": wave(WAVE),
+        },
+        "spec": {
+            "accessModes": ["ReadOnlyMany"],
+            "storageClassName": "",
+            "volumeName": name,
+            "resources": {"requests": {"storage": CAPACITY}},
+        },
+    }

@@ -1,0 +1,118 @@
+"""The door of GitOps: the charts' objects as a tree of YAML files with kustomizations.
+
+Invariant: the same specs give the same bytes, and the tree below an environment's folder holds these files and
+no other, so that a diff of the tree is a diff of what runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from charts.gitops import FOLDER, gitops
+from charts.workloads import workloads
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+KUSTOMIZATION = "kustomization.yaml"
+FIRST = ("apiVersion", "kind", "metadata", "spec")
+
+Object = dict[str, Any]
+
+
+def render(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue, out: Path) -> list[Path]:
+    """Write the environment's tree below `out` and remove what no longer belongs to it.
+
+    Returns:
+        The files written or removed, relative to `out`; those that were right already are left alone.
+    """
+    wanted = files(environment, experiments, catalogue)
+    changed = _different(environment, wanted, out)
+    for path in changed:
+        target = out / path
+        if path in wanted:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(wanted[path].encode())
+        else:
+            target.unlink()
+    _remove_empty(out / environment.name)
+    return changed
+
+
+def stale(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue, out: Path) -> list[Path]:
+    """Return the files below `out`, relative to it, that `render` would write or remove; write nothing."""
+    return _different(environment, files(environment, experiments, catalogue), out)
+
+
+def files(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue) -> dict[Path, str]:
+    """Return path, relative to the tree's root, to text, for one environment."""
+    hosted = list(experiments)
+    root = Path(environment.name)
+    tree = {root / KUSTOMIZATION: _kustomization([experiment.name for experiment in hosted])}
+    for experiment in hosted:
+        stages = workloads(environment, experiment, catalogue)
+        tree[root / experiment.name / KUSTOMIZATION] = _kustomization(stages)
+        for stage, objects in stages.items():
+            tree |= _folder(root / experiment.name / stage, stage, objects)
+    for tool, objects in gitops(environment, hosted, catalogue).items():
+        tree |= _folder(root / FOLDER, tool, objects)
+    return tree
+
+
+def _folder(folder: Path, name: str, objects: list[Object]) -> dict[Path, str]:
+    text = "---\n".join(_text(_ordered(body)) for body in objects)
+    return {folder / KUSTOMIZATION: _kustomization([f"{name}.yaml"]), folder / f"{name}.yaml": text}
+
+
+def _kustomization(resources: Iterable[str]) -> str:
+    return _text({
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": list(resources),
+    })  # fmt: skip
+
+
+def _ordered(body: Object) -> Object:
+    head = {key: body[key] for key in FIRST if key in body}
+    return head | {key: body[key] for key in sorted(body) if key not in head}
+
+
+class _Dumper(yaml.SafeDumper):
+    """Lists below their key's indentation, several lines as a block, nothing as an anchor."""
+
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
+        super().increase_indent(flow, indentless=False)
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        return True
+
+
+def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_Dumper.add_representer(str, _string)
+
+
+def _text(body: Object) -> str:
+    return yaml.dump(body, Dumper=_Dumper, sort_keys=False, width=float("inf"), allow_unicode=True)
+
+
+def _different(environment: Environment, wanted: dict[Path, str], out: Path) -> list[Path]:
+    present = set(_present(out, environment.name))
+    wrong = {path for path, text in wanted.items() if path not in present or (out / path).read_bytes() != text.encode()}
+    return sorted(wrong | (present - set(wanted)))
+
+
+def _present(out: Path, name: str) -> Iterator[Path]:
+    return (path.relative_to(out) for path in (out / name).rglob("*") if path.is_file() or path.is_symlink())
+
+
+def _remove_empty(folder: Path) -> None:
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if path.is_dir() and not path.is_symlink() and not any(path.iterdir()):
+            path.rmdir()

@@ -1,0 +1,41 @@
+"""All objects of one experiment, chart by chart, as the plain dicts that both doors take.
+
+Invariant: the result depends on its arguments alone, and its keys stand in the order of application.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import cdk8s
+
+from charts.base import BaseChart
+from charts.claims import ClaimsChart
+from charts.serve import ServeChart
+from charts.storage import StorageChart
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+AnyChart = type[BaseChart] | type[ClaimsChart] | type[StorageChart] | type[ServeChart]
+CHARTS: dict[str, AnyChart] = {
+    "base": BaseChart,
+    "claims": ClaimsChart,
+    "storage": StorageChart,
+    "serve": ServeChart,
+}
+STAGES = tuple(CHARTS)
+
+
+def workloads(
+    environment: Environment, experiment: Experiment, catalogue: Catalogue
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the objects of `experiment` by chart, charts and objects in the order of application.
+
+    The experiment must have passed the rules: its runtime is rendered and its models are known.
+    """
+    app = cdk8s.App()
+    return {
+        stage: chart(app, stage, environment=environment, experiment=experiment, catalogue=catalogue).to_json()
+        for stage, chart in CHARTS.items()
+    }
