@@ -28,12 +28,13 @@ class Driver:
     Args:
         repository: oci:// URL of the chart, behind the mirror where one is set.
         version: the chart's version, pinned. digest: sha256:..., None until resolved.
-        values: the chart's values.
+        namespace: where the chart puts the driver's pods. values: the chart's values.
     """
 
     repository: str
     version: str
     digest: str | None
+    namespace: str
     values: dict[str, Any]
 
 
@@ -56,6 +57,7 @@ def driver(environment: Environment, catalogue: Catalogue) -> Driver:
         repository=SCHEME + mirror(chart.repository.removeprefix(SCHEME), mirrors),
         version=chart.version.value,
         digest=chart.digest.value,
+        namespace=chart.namespace.value,
         values=values,
     )
 

@@ -17,6 +17,12 @@ from tandem.spec.names import SERVER_PORT
 STARTUP_PERIOD_S = 10
 STARTUP_FAILURES = 360
 COMPLETION_TIMEOUT_S = 60
+PROGRAM = """\
+from urllib.request import Request, urlopen
+body = b'{body}'
+kind = {{"Content-Type": "application/json"}}
+urlopen(Request("http://127.0.0.1:{port}/v1/completions", body, kind), timeout={timeout}).read()
+"""
 
 Probe = dict[str, Any]
 
@@ -40,9 +46,4 @@ def probes(model: str) -> dict[str, Probe]:
 def one_token(model: str) -> str:
     """Return the Python program that asks the server for one token and fails unless it comes."""
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0})
-    url = f"http://127.0.0.1:{SERVER_PORT}/v1/completions"
-    return (
-        "from urllib.request import Request, urlopen; "
-        f"urlopen(Request({url!r}, {body.encode()!r}, {{'Content-Type': 'application/json'}}), "
-        f"timeout={COMPLETION_TIMEOUT_S - 5}).read()"
-    )
+    return PROGRAM.format(port=SERVER_PORT, body=body, timeout=COMPLETION_TIMEOUT_S - 5)

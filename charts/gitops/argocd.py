@@ -60,7 +60,7 @@ class ArgoCdChart(cdk8s.Chart):
         name, delivery = environment.name, environment.delivery
         assert isinstance(delivery, GitopsDelivery)  # nobody asks for this chart where the CDK delivers
         platform = f"{name}-platform"
-        platform_spaces = [delivery.namespace, RELEASE_NAMESPACE, "neuron-dra-driver"]
+        platform_spaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
         spaces = [names.namespace(experiment) for experiment in experiments]
         here = {"repoURL": delivery.repo_url, "targetRevision": delivery.revision}
 
