@@ -1,0 +1,109 @@
+"""The CDK app: load the specs, hold them against the rules, build charts and stacks, hand one to the other.
+
+Invariant: synthesis reads committed files only. The same specs give the same bytes, on any machine, without
+network, clock, credentials or look-ups.
+
+Context: `-c env=NAME` builds one environment; `-c environments=DIR -c experiments=DIR` name other folders.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import _node  # noqa: F401  # before anything imports jsii
+from tandem.commands.inputs import Inputs, Selection, legal
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import SpecError
+
+if TYPE_CHECKING:
+    import aws_cdk as cdk
+
+    from stacks.environment import Inside
+
+ROOT = Path(__file__).parent
+BAD_INPUT = 2
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Synthesize; return 2, with one line per fault on stderr, where a spec is refused."""
+    context = _context(arguments)
+    try:
+        inputs = legal(
+            Selection(
+                environments=Path(context.get("environments", os.path.relpath(ROOT / "environments"))),
+                experiments=Path(context.get("experiments", os.path.relpath(ROOT / "experiments"))),
+                names=(context["env"],) if "env" in context else (),
+            )
+        )
+    except SpecError as error:
+        print(error, file=sys.stderr)
+        return BAD_INPUT
+    for warning in inputs.faults:
+        print(f"warning: {warning}", file=sys.stderr)
+    app(inputs, outdir=os.environ.get("CDK_OUTDIR", "cdk.out"), context=context).synth()
+    return 0
+
+
+def app(inputs: Inputs, *, outdir: str | None, context: Mapping[str, str], validate: bool | None = None) -> cdk.App:
+    """Build one stage per environment.
+
+    Args:
+        outdir: folder of the cloud assembly.
+        context: what the user said by `-c`, for the CDK's own keys.
+        validate: the CDK's template validation; None leaves it to the environment variable CDK_VALIDATION.
+    """
+    import aws_cdk as cdk  # noqa: PLC0415  # seconds: a refused spec does not wait for it
+
+    from stacks.environment import EnvironmentStage  # noqa: PLC0415
+
+    flags = json.loads((ROOT / "cdk.json").read_text())["context"]  # plain `python app.py` gets them too
+    root = cdk.App(
+        outdir=outdir, context={**flags, **context}, analytics_reporting=False, tree_metadata=False,
+        builtin_cloud_formation_validation=validate,
+    )  # fmt: skip
+    for environment in inputs.environments():
+        experiments = inputs.hosted(environment)
+        EnvironmentStage(
+            root, environment=environment, experiments=experiments, catalogue=inputs.catalogue,
+            inside=inside(environment, experiments, inputs.catalogue),
+        )  # fmt: skip
+    return root
+
+
+def inside(environment: Environment, experiments: Sequence[Experiment], catalogue: Catalogue) -> Inside | None:
+    """Return what the CDK applies inside the cluster, as the charts say it; None where a GitOps tool does."""
+    if environment.delivery.kind != "cdk":
+        return None
+    from charts import workloads  # noqa: PLC0415
+    from charts.driver import RELEASE, RELEASE_NAMESPACE, driver  # noqa: PLC0415
+    from stacks.environment import Inside  # noqa: PLC0415
+    from stacks.workloads import HelmRelease  # noqa: PLC0415
+
+    chart = driver(environment, catalogue)
+    return Inside(
+        driver=HelmRelease(
+            name=RELEASE, namespace=RELEASE_NAMESPACE, repository=chart.repository, version=chart.version,
+            values=chart.values,
+        ),
+        charts={found.name: workloads(environment, found, catalogue) for found in experiments},
+    )  # fmt: skip
+
+
+def _context(arguments: Sequence[str]) -> dict[str, str]:
+    """Return the context: from the CDK CLI's environment variable, or from the arguments of `python app.py`."""
+    parser = argparse.ArgumentParser(prog="app.py", description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("-c", "--context", action="append", default=[], metavar="KEY=VALUE")
+    pairs = (pair.partition("=") for pair in parser.parse_args(arguments).context)
+    return {**json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}")), **{key: value for key, _, value in pairs}}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

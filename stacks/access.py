@@ -1,0 +1,46 @@
+"""Who may do what in the cluster: access entries for the four kinds of people.
+
+Invariant: a principal has one entry; a rule refuses to name one twice, because EKS would.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Stack
+from aws_cdk import aws_eks_v2 as eks
+from constructs import Construct
+
+from tandem.spec.environment import Access
+
+_Policy = eks.CfnAccessEntry.AccessPolicyProperty
+_Scope = eks.CfnAccessEntry.AccessScopeProperty
+
+
+class AccessEntries(Construct):
+    """One entry per principal."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, access: Access, namespaces: list[str]
+    ) -> None:
+        super().__init__(scope, id_)
+        for people, policy, where in (
+            (access.admin, "AmazonEKSClusterAdminPolicy", everywhere()),
+            (access.operator, "AmazonEKSEditPolicy", everywhere()),  # AdminPolicy would let them grant rights
+            (access.engineer, "AmazonEKSEditPolicy", _Scope(type="namespace", namespaces=namespaces)),
+            (access.viewer, "AmazonEKSViewPolicy", everywhere()),
+        ):
+            for principal in people:
+                eks.CfnAccessEntry(
+                    self, principal.partition(":iam::")[2].replace("/", "-"), cluster_name=cluster.ref,
+                    principal_arn=principal, type="STANDARD", access_policies=[access_policy(self, policy, where)],
+                )  # fmt: skip
+
+
+def everywhere() -> _Scope:
+    """Return the scope of the whole cluster."""
+    return _Scope(type="cluster")
+
+
+def access_policy(scope: Construct, name: str, where: _Scope) -> _Policy:
+    """Return one of EKS's own access policies, by name."""
+    arn = f"arn:{Stack.of(scope).partition}:eks::aws:cluster-access-policy/{name}"
+    return _Policy(policy_arn=arn, access_scope=where)

@@ -1,0 +1,87 @@
+"""The cluster's add-ons, each at the version the data files give.
+
+Invariant: what nodes need in order to become ready precedes them; what needs nodes to run follows them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from aws_cdk import Stack
+from aws_cdk import aws_eks_v2 as eks
+from constructs import Construct
+
+from stacks.identity import PodRole
+from stacks.nag import acknowledge
+
+CNI = "vpc-cni"
+BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
+AFTER_NODES = ("coredns", "aws-mountpoint-s3-csi-driver")  # Deployments: degraded until a node takes them
+# A policy without the controller that enforces it is silently nothing (EKS user guide, CNI network policy).
+CNI_CONFIGURATION = {"enableNetworkPolicy": "true"}
+
+
+class NodeAddons(Construct):
+    """The add-ons that come before the nodes.
+
+    Attributes:
+        addons: the resources, for ordering.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, cluster_name: str,
+        versions: Mapping[str, str | None],
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        role = _cni_role(self, cluster_name)
+        association = eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.arn, service_account="aws-node")
+        agents = [addon(self, name, cluster=cluster, versions=versions) for name in BEFORE_NODES]
+        cni = addon(
+            self, CNI, cluster=cluster, versions=versions, configuration=CNI_CONFIGURATION,
+            pod_identity_associations=[association],
+        )  # fmt: skip
+        for agent in agents:
+            cni.add_resource_dependency(agent)  # the CNI's credentials come from the agent
+        self.addons = [*agents, cni]
+
+
+class WorkloadAddons(Construct):
+    """The add-ons that need the system nodes."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, versions: Mapping[str, str | None],
+        nodes: eks.CfnNodegroup,
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        for name in AFTER_NODES:
+            addon(self, name, cluster=cluster, versions=versions).add_resource_dependency(nodes)
+
+
+def addon(
+    scope: Construct, name: str, *, cluster: eks.CfnCluster, versions: Mapping[str, str | None],
+    configuration: Mapping[str, str] | None = None,
+    pod_identity_associations: list[eks.CfnAddon.PodIdentityAssociationProperty] | None = None,
+) -> eks.CfnAddon:  # fmt: skip
+    """Add one add-on; a version of None is left out, and EKS takes its default."""
+    return eks.CfnAddon(
+        scope,
+        name,
+        cluster_name=cluster.ref,
+        addon_name=name,
+        addon_version=versions.get(name),
+        configuration_values=json.dumps(configuration) if configuration else None,
+        pod_identity_associations=pod_identity_associations,
+        resolve_conflicts="OVERWRITE",  # the template is what runs; kubectl edits of an add-on do not last
+    )
+
+
+def _cni_role(scope: Construct, cluster_name: str) -> PodRole:
+    arn = f"arn:{Stack.of(scope).partition}:iam::aws:policy/AmazonEKS_CNI_Policy"
+    role = PodRole(
+        scope, "CniRole", cluster_name=cluster_name, namespace="kube-system", account="aws-node",
+        managed_policy_arns=[arn],
+    )  # fmt: skip
+    reason = "AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes"
+    acknowledge(role.role, {f"AwsSolutions-IAM4[Policy::{arn}]": reason})
+    return role

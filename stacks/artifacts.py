@@ -1,0 +1,69 @@
+"""The Artifacts stack: the bucket of models and compiled artifacts. An existing bucket needs no stack."""
+
+from __future__ import annotations
+
+from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_s3 as s3
+from constructs import Construct
+
+from stacks.nag import acknowledge
+from stacks.stack import EnvironmentStack
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+UPLOAD_DAYS = 7  # a broken multipart upload is paid for until it is aborted; no staging takes a week
+
+
+class ArtifactsStack(EnvironmentStack):
+    """The bucket and the bucket of its access logs; both outlive the stack."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        super().__init__(
+            scope, id_, environment=environment, description="Tandem: bucket of models and compiled artifacts"
+        )
+        access_logs = ClosedBucket(
+            self, "AccessLogs", name=names.log_bucket(environment), expire_days=environment.log_retention_days
+        )
+        acknowledge(
+            access_logs.bucket, {"AwsSolutions-S1": "this bucket receives the access logs; its own would log themselves"}
+        )
+        ClosedBucket(
+            self, "Artifacts", name=names.bucket(environment), access_logs=access_logs.bucket,
+            noncurrent_days=environment.artifacts.noncurrent_days,
+        )  # fmt: skip
+
+
+class ClosedBucket(Construct):
+    """A versioned, encrypted, private bucket that speaks TLS only and is kept when its stack goes.
+
+    Attributes:
+        bucket: the bucket.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, name: str, access_logs: s3.IBucket | None = None,
+        noncurrent_days: int = 1, expire_days: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        self.bucket = s3.Bucket(
+            self,
+            "Bucket",
+            bucket_name=name,
+            versioned=True,
+            encryption=s3.BucketEncryption.S3_MANAGED,  # Mountpoint and boto3 need no key permissions for it
+            enforce_ssl=True,
+            minimum_tls_version=1.2,
+            block_public_access=s3.BlockPublicAccess.BLOCK_ALL,
+            object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
+            server_access_logs_bucket=access_logs,
+            server_access_logs_prefix="access/" if access_logs else None,
+            lifecycle_rules=[
+                s3.LifecycleRule(
+                    id="tidy",
+                    abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
+                    noncurrent_version_expiration=Duration.days(noncurrent_days),
+                    expiration=Duration.days(expire_days) if expire_days else None,
+                )
+            ],
+            removal_policy=RemovalPolicy.RETAIN,
+        )

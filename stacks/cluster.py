@@ -1,0 +1,57 @@
+"""The Cluster stack: control plane, people, add-ons, system nodes, pods' roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from constructs import Construct
+
+from stacks.access import AccessEntries
+from stacks.addons import NodeAddons, WorkloadAddons
+from stacks.control_plane import ControlPlane
+from stacks.exports import export
+from stacks.identity import PodIdentities
+from stacks.network import Network
+from stacks.nodes import NodeRole
+from stacks.stack import EnvironmentStack
+from stacks.system_nodes import SystemNodes
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+
+class ClusterStack(EnvironmentStack):
+    """An EKS cluster that is ready for accelerator nodes and has none.
+
+    Attributes:
+        node_role_arn, security_group_id: as other stacks import them.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, network: Network,
+        addon_versions: Mapping[str, str | None], namespaces: list[str],
+    ) -> None:  # fmt: skip
+        super().__init__(
+            scope, id_, environment=environment, description="Tandem: EKS cluster, add-ons, system nodes, access"
+        )
+        name, subnet_ids = names.cluster(environment), network.all_subnet_ids()
+        plane = ControlPlane(
+            self, "ControlPlane", name=name, cluster=environment.cluster, subnet_ids=subnet_ids,
+            retention_days=environment.log_retention_days,
+        )  # fmt: skip
+        cluster = plane.cluster
+        AccessEntries(self, "Access", cluster=cluster, access=environment.cluster.access, namespaces=namespaces)
+        node_role = NodeRole(self, "NodeRole")
+        before = NodeAddons(self, "NodeAddons", cluster=cluster, cluster_name=name, versions=addon_versions)
+        system = SystemNodes(
+            self, "SystemNodes", cluster=environment.cluster, cluster_name=cluster.ref,
+            node_role_arn=node_role.arn, subnet_ids=subnet_ids, tags=environment.tags, name=f"{name}-system",
+        )  # fmt: skip
+        for addon in before.addons:
+            system.node_group.add_resource_dependency(addon)
+        WorkloadAddons(self, "Addons", cluster=cluster, versions=addon_versions, nodes=system.node_group)
+        PodIdentities(
+            self, "PodIdentities", cluster=cluster, cluster_name=name, bucket=names.bucket(environment),
+            namespaces=namespaces,
+        )  # fmt: skip
+        self.node_role_arn = export(self, "NodeRoleArn", node_role.arn)
+        self.security_group_id = export(self, "SecurityGroupId", plane.security_group_id)

@@ -1,0 +1,138 @@
+"""The EKS control plane: cluster, key, logs and role, each said outright because EKS's defaults are open."""
+
+from __future__ import annotations
+
+from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from stacks.nag import acknowledge
+from stacks.policy import allow, document
+from tandem.spec.environment import Cluster
+
+LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
+UNDO_DAYS = 30  # the longest KMS waits before a key is gone for good
+KEY_ADMINISTRATION = (
+    "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
+    "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation",
+    "kms:Encrypt", "kms:GenerateDataKey", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListGrants",
+    "kms:ListKeyPolicies", "kms:ListKeyRotations", "kms:ListResourceTags", "kms:PutKeyPolicy",
+    "kms:RetireGrant", "kms:RevokeGrant", "kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource",
+    "kms:UpdateAlias", "kms:UpdateKeyDescription",
+)  # fmt: skip
+
+
+class ControlPlane(Construct):
+    """The cluster.
+
+    Attributes:
+        cluster: the resource, for ordering.
+        security_group_id: the group EKS makes for nodes and endpoint.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, name: str, cluster: Cluster, subnet_ids: list[str],
+        retention_days: int,
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        key = SecretsKey(self, "SecretsKey", alias=f"alias/{name}")
+        role = _role(self, key.arn)
+        # EKS makes this group itself, and then keeps logs for ever, unless it is there first
+        group = logs.CfnLogGroup(
+            self, "LogGroup", log_group_name=f"/aws/eks/{name}/cluster", retention_in_days=retention_days
+        )
+        group.apply_removal_policy(RemovalPolicy.DESTROY)
+        self.cluster = eks.CfnCluster(
+            self,
+            "Cluster",
+            name=name,
+            version=cluster.kubernetes,
+            role_arn=role.attr_arn,
+            resources_vpc_config=_vpc_config(cluster, subnet_ids),
+            access_config=eks.CfnCluster.AccessConfigProperty(
+                authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
+            ),
+            bootstrap_self_managed_addons=False,
+            logging=_logging(),
+            encryption_config=[
+                eks.CfnCluster.EncryptionConfigProperty(
+                    provider=eks.CfnCluster.ProviderProperty(key_arn=key.arn), resources=["secrets"]
+                )
+            ],
+            kube_scheduler_config=_packing(),
+            upgrade_policy=eks.CfnCluster.UpgradePolicyProperty(support_type="STANDARD"),
+            deletion_protection=cluster.deletion_protection,
+        )
+        self.cluster.add_resource_dependency(group)
+        self.security_group_id = self.cluster.attr_cluster_security_group_id
+
+
+class SecretsKey(Construct):
+    """A customer key, rotated yearly, that wraps what the cluster keeps in etcd.
+
+    Attributes:
+        arn: the key.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, alias: str) -> None:
+        super().__init__(scope, id_)
+        stack = Stack.of(self)
+        account = f"arn:{stack.partition}:iam::{stack.account}:root"
+        owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account}}  # `*` is this key itself
+        key = kms.CfnKey(
+            self, "Key", description=f"Kubernetes secrets of {alias.removeprefix('alias/')}",
+            enable_key_rotation=True, pending_window_in_days=UNDO_DAYS, key_policy=document(owner),
+        )  # fmt: skip
+        key.apply_removal_policy(RemovalPolicy.DESTROY)
+        kms.CfnAlias(self, "Alias", alias_name=alias, target_key_id=key.ref)
+        self.arn = key.attr_arn
+
+
+def _role(scope: Construct, key_arn: str) -> iam.CfnRole:
+    policy = f"arn:{Stack.of(scope).partition}:iam::aws:policy/AmazonEKSClusterPolicy"
+    uses_key = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
+    role = iam.CfnRole(
+        scope,
+        "Role",
+        assume_role_policy_document=document(
+            allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com")
+        ),
+        managed_policy_arns=[policy],
+        policies=[iam.CfnRole.PolicyProperty(policy_name="secrets-key", policy_document=document(uses_key))],
+    )
+    acknowledge(
+        role,
+        {
+            "AwsSolutions-IAM4[Policy::arn:aws:iam::aws:policy/AmazonEKSClusterPolicy]":
+                "EKS requires this policy of its cluster role and extends it with new Kubernetes versions"
+        },
+    )  # fmt: skip
+    return role
+
+
+def _vpc_config(cluster: Cluster, subnet_ids: list[str]) -> eks.CfnCluster.ResourcesVpcConfigProperty:
+    public = cluster.endpoint.access == "public"
+    return eks.CfnCluster.ResourcesVpcConfigProperty(
+        subnet_ids=subnet_ids,
+        endpoint_private_access=True,  # nodes never leave the VPC to reach the API
+        endpoint_public_access=public,
+        public_access_cidrs=list(cluster.endpoint.cidrs) if public else None,
+    )
+
+
+def _logging() -> eks.CfnCluster.LoggingProperty:
+    types = [eks.CfnCluster.LoggingTypeConfigProperty(type=type_) for type_ in LOG_TYPES]
+    return eks.CfnCluster.LoggingProperty(
+        cluster_logging=eks.CfnCluster.ClusterLoggingProperty(enabled_types=types)
+    )
+
+
+def _packing() -> eks.CfnCluster.KubeSchedulerConfigProperty:
+    # two servers that claim half a node each belong on one node, not on two half-empty ones
+    strategy = eks.CfnCluster.ScoringStrategyProperty(type="MostAllocated")
+    return eks.CfnCluster.KubeSchedulerConfigProperty(
+        node_resources_fit=eks.CfnCluster.NodeResourcesFitConfigProperty(scoring_strategy=strategy)
+    )

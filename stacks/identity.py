@@ -1,0 +1,102 @@
+"""Pod Identity: which service account may do what with the bucket.
+
+Invariant: readers cannot write, and each writer writes one prefix. A role trusts this cluster's pods only,
+by the session tags that EKS sets (EKS user guide, "Create IAM role with trust policy required by EKS Pod
+Identity").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from aws_cdk import Stack
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.nag import acknowledge
+from stacks.policy import allow, document
+from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
+
+PODS = "pods.eks.amazonaws.com"
+MODELS, ARTIFACTS = "models/*", "artifacts/*"
+
+
+class PodRole(Construct):
+    """A role for one service account of this cluster.
+
+    Attributes:
+        arn: the role.
+        role: the resource, for reasons and ordering.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster_name: str, namespace: str, account: str,
+        statements: Sequence[dict[str, Any]] = (), managed_policy_arns: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        stack = Stack.of(self)
+        cluster_arn = f"arn:{stack.partition}:eks:{stack.region}:{stack.account}:cluster/{cluster_name}"
+        conditions = {
+            "StringEquals": {
+                "aws:RequestTag/eks-cluster-arn": cluster_arn,
+                "aws:RequestTag/kubernetes-service-account": account,
+            },
+            "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
+        }
+        trust = allow(["sts:AssumeRole", "sts:TagSession"], service=PODS, conditions=conditions)
+        policies = [iam.CfnRole.PolicyProperty(policy_name="bucket", policy_document=document(*statements))]
+        self.role = iam.CfnRole(
+            self, "Role", assume_role_policy_document=document(trust),
+            managed_policy_arns=list(managed_policy_arns) or None, policies=policies if statements else None,
+        )  # fmt: skip
+        self.arn = self.role.attr_arn
+
+
+class PodIdentities(Construct):
+    """Reader, stage writer and compile writer, bound in every experiment's namespace."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, cluster_name: str, bucket: str,
+        namespaces: Sequence[str],
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        arn = f"arn:{Stack.of(self).partition}:s3:::{bucket}"
+        accounts = {
+            SERVE_ACCOUNT: [_list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS)],
+            STAGE_ACCOUNT: [_list(arn, MODELS), _read(arn, MODELS), _write(arn, MODELS)],
+            COMPILE_ACCOUNT: [
+                _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), _write(arn, ARTIFACTS),
+            ],
+        }  # fmt: skip
+        for account, statements in accounts.items():
+            role = PodRole(
+                self, account, cluster_name=cluster_name, namespace="tandem-*", account=account,
+                statements=statements,
+            )  # fmt: skip
+            acknowledge(role.role, _prefix_reasons(statements))
+            for namespace in namespaces:
+                eks.CfnPodIdentityAssociation(
+                    role, namespace, cluster_name=cluster.ref, namespace=namespace, service_account=account,
+                    role_arn=role.arn,
+                )  # fmt: skip
+
+
+def _list(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
+    return allow(["s3:ListBucket"], [bucket_arn], conditions={"StringLike": {"s3:prefix": list(prefixes)}})
+
+
+def _read(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
+    return allow(["s3:GetObject"], [f"{bucket_arn}/{prefix}" for prefix in prefixes])
+
+
+def _write(bucket_arn: str, prefix: str) -> dict[str, Any]:
+    # no DeleteObject: an upload replaces or adds, and what it replaces stays as an old version
+    return allow(["s3:PutObject", "s3:AbortMultipartUpload"], [f"{bucket_arn}/{prefix}"])
+
+
+def _prefix_reasons(statements: Sequence[dict[str, Any]]) -> dict[str, str]:
+    resources = {resource for statement in statements for resource in statement["Resource"] if "*" in resource}
+    reason = "object keys are not known beforehand; the prefix is the boundary between readers and writers"
+    return {f"AwsSolutions-IAM5[Resource::{resource}]": reason for resource in sorted(resources)}

@@ -1,0 +1,128 @@
+"""The hand that CloudFormation has inside the cluster: a Lambda with kubectl and helm.
+
+Invariant: what its two roles may do is written here, statement by statement; the wide policies that the CDK
+attaches are taken off. Both functions run in the private subnets, because the cluster's endpoint may be
+reachable from nowhere else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from aws_cdk import Stack
+from aws_cdk import aws_eks_v2 as eks
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
+from constructs import Construct
+
+from stacks.access import access_policy, everywhere
+from stacks.nag import acknowledge
+from stacks.policy import allow, document
+
+_PRIVATE_ECR = re.compile(r"oci://(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<name>.+)")
+# what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
+# Amazon VPC", required IAM permissions)
+_VPC_ACTIONS = (
+    "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
+    "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
+)  # fmt: skip
+
+
+class Kubectl(Construct):
+    """A kubectl provider for a cluster known by its name.
+
+    Attributes:
+        cluster: the handle that manifests and charts take.
+        access_entry: what they must wait for, and what must outlive them.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster_name: str, subnet_ids: Sequence[str], security_group_id: str,
+        chart_repository: str, retention_days: int,
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        role = _handler_role(self, cluster_name, chart_repository)
+        self.access_entry = eks.CfnAccessEntry(
+            self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
+            access_policies=[access_policy(self, "AmazonEKSClusterAdminPolicy", everywhere())],
+        )  # fmt: skip
+        provider = eks.KubectlProvider(
+            self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
+            kubectl_layer=KubectlV36Layer(self, "Layer"), role=role.without_policy_updates(),
+        )  # fmt: skip
+        self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not take
+        self.cluster = eks.Cluster.from_cluster_attributes(
+            self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
+        )
+        network = lambda_.CfnFunction.VpcConfigProperty(
+            subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
+        )
+        for part in provider.node.find_all():
+            if isinstance(part, lambda_.CfnFunction):
+                part.vpc_config = network
+            elif isinstance(part, logs.CfnLogGroup):
+                part.retention_in_days = retention_days
+            elif isinstance(part, iam.CfnRole):
+                _narrow(part)
+        _acknowledge(provider)
+
+
+def _handler_role(scope: Construct, cluster_name: str, chart_repository: str) -> iam.Role:
+    """Return the handler's role: find the cluster, run in the VPC, write its log, pull one chart."""
+    stack = Stack.of(scope)
+    cluster = f"arn:{stack.partition}:eks:{stack.region}:{stack.account}:cluster/{cluster_name}"
+    statements = [
+        *_runs_in_vpc(stack), allow(["eks:DescribeCluster"], [cluster]), *_pull(chart_repository, stack.partition)
+    ]  # fmt: skip
+    role = iam.Role(
+        scope, "HandlerRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        inline_policies={"handler": iam.PolicyDocument.from_json(document(*statements))},
+    )  # fmt: skip
+    acknowledge(role, _reasons(stack))
+    return role
+
+
+def _narrow(role: iam.CfnRole) -> None:
+    """Replace the framework role's managed policies, which write to any log group, by what it needs."""
+    role.managed_policy_arns = []
+    role.policies = [
+        iam.CfnRole.PolicyProperty(policy_name="framework", policy_document=document(*_runs_in_vpc(Stack.of(role))))
+    ]
+    acknowledge(role, _reasons(Stack.of(role)))
+
+
+def _log_groups(stack: Stack) -> str:
+    return f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:{stack.stack_name}-*"
+
+
+def _runs_in_vpc(stack: Stack) -> list[dict[str, Any]]:
+    return [allow(["logs:CreateLogStream", "logs:PutLogEvents"], [_log_groups(stack)]), allow(_VPC_ACTIONS, ["*"])]
+
+
+def _reasons(stack: Stack) -> dict[str, str]:
+    return {
+        "AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces and registry logins take no narrower resource",
+        f"AwsSolutions-IAM5[Resource::{_log_groups(stack)}]": "a log group's name is generated; this stack's own only",
+    }
+
+
+def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
+    """Return what pulling the chart takes: a login, and for a private repository its layers."""
+    private = _PRIVATE_ECR.fullmatch(repository)
+    if private:
+        arn = f"arn:{partition}:ecr:{private['region']}:{private['account']}:repository/{private['name']}"
+        return [
+            allow(["ecr:GetAuthorizationToken"], ["*"]),
+            allow(["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [arn]),
+        ]
+    if repository.startswith("oci://public.ecr.aws/"):
+        return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
+    return []
+
+
+def _acknowledge(provider: Construct) -> None:
+    pass

@@ -1,0 +1,86 @@
+"""What all EC2 nodes share: their role and the closed half of a launch template."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from aws_cdk import CfnTag, Stack
+from aws_cdk import aws_ec2 as ec2
+from aws_cdk import aws_iam as iam
+from constructs import Construct
+
+from stacks.nag import acknowledge
+from stacks.policy import allow, document
+
+ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
+_Template = ec2.CfnLaunchTemplate
+_NODE_POLICIES = {
+    "AmazonEKSWorkerNodePolicy": "EKS requires it of every node; it describes EC2 and fetches pod identities",
+    "AmazonEC2ContainerRegistryPullOnly": "nodes pull from any repository of the account, mirrors included; no push",
+}
+
+
+class NodeRole(Construct):
+    """The role of a node: join, pull images, nothing of S3. The CNI and all pods have roles of their own.
+
+    Attributes:
+        arn: the role.
+        role: the resource, for ordering.
+    """
+
+    def __init__(self, scope: Construct, id_: str) -> None:
+        super().__init__(scope, id_)
+        partition = Stack.of(self).partition
+        arns = {policy: f"arn:{partition}:iam::aws:policy/{policy}" for policy in _NODE_POLICIES}
+        self.role = iam.CfnRole(
+            self,
+            "Role",
+            assume_role_policy_document=document(allow(["sts:AssumeRole"], service="ec2.amazonaws.com")),
+            managed_policy_arns=list(arns.values()),
+        )
+        acknowledge(
+            self.role,
+            {f"AwsSolutions-IAM4[Policy::{arn}]": _NODE_POLICIES[policy] for policy, arn in arns.items()},
+        )
+        self.arn = self.role.attr_arn
+
+
+def closed_instance(
+    *, instance_type: str, root_gib: int, imds_hops: int, tags: Mapping[str, str], name: str
+) -> dict[str, object]:
+    """Return the launch template data of any node: IMDSv2 only, encrypted root, tagged instances and volumes.
+
+    Args:
+        root_gib: size of the root volume, GiB.
+        imds_hops: 1 keeps pods off the node's credentials, 2 lets them reach the metadata service.
+    """
+    return {
+        "instance_type": instance_type,
+        "metadata_options": _Template.MetadataOptionsProperty(
+            http_endpoint="enabled", http_tokens="required", http_put_response_hop_limit=imds_hops
+        ),
+        "block_device_mappings": [
+            _Template.BlockDeviceMappingProperty(
+                device_name=ROOT_DEVICE,
+                ebs=_Template.EbsProperty(
+                    volume_size=root_gib, volume_type="gp3", encrypted=True, delete_on_termination=True
+                ),
+            )
+        ],
+        "tag_specifications": [
+            _Template.TagSpecificationProperty(resource_type=kind, tags=cfn_tags(tags, name))
+            for kind in ("instance", "volume", "network-interface")
+        ],
+    }
+
+
+def template_tags(tags: Mapping[str, str], name: str) -> list[_Template.LaunchTemplateTagSpecificationProperty]:
+    """Return the tags of a launch template itself, which the CDK's own tagging does not reach."""
+    return [
+        _Template.LaunchTemplateTagSpecificationProperty(resource_type="launch-template", tags=cfn_tags(tags, name))
+    ]
+
+
+def cfn_tags(tags: Mapping[str, str], name: str) -> list[CfnTag]:
+    """Return `tags` with a Name, in the order of their keys."""
+    return [CfnTag(key=key, value=value) for key, value in sorted({"Name": name, **tags}.items())]

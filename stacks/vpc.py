@@ -1,0 +1,111 @@
+"""Subnets and routes of a new VPC.
+
+Invariant: zones are named by id (`use2-az1`), which is the same place in every account; zone names
+(`us-east-2a`) are not, and reservations are bought by place.
+"""
+
+from __future__ import annotations
+
+from aws_cdk import Tags
+from aws_cdk import aws_ec2 as ec2
+from constructs import Construct
+
+from stacks.addresses import private_range, public_range
+from tandem.spec.environment import NewNetwork
+
+ANYWHERE = "0.0.0.0/0"
+
+
+class Vpc(Construct):
+    """A VPC with one private subnet per zone, and public ones only where a NAT gateway stands.
+
+    Attributes:
+        vpc_id: the VPC.
+        subnet_ids: zone id to private subnet.
+        route_table_ids: those of the private subnets.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, network: NewNetwork, name: str) -> None:
+        super().__init__(scope, id_)
+        vpc = ec2.CfnVPC(
+            self, "Resource", cidr_block=network.cidr, enable_dns_hostnames=True, enable_dns_support=True
+        )  # interface endpoints answer by private DNS, which needs both
+        Tags.of(vpc).add("Name", name)
+        self.vpc_id = vpc.ref
+        zones = sorted(network.zones)
+        private = {
+            zone: RoutedSubnet(
+                self, f"Private-{zone}", vpc_id=vpc.ref, zone=zone, cidr=private_range(network.cidr, zone),
+                name=f"{name}-private-{zone}",
+            )
+            for zone in zones
+        }  # fmt: skip
+        self.subnet_ids = {zone: subnet.subnet_id for zone, subnet in private.items()}
+        self.route_table_ids = [subnet.route_table_id for subnet in private.values()]
+        nat_zones = {"none": [], "single": zones[:1], "per-zone": zones}[network.nat]
+        if not nat_zones:
+            return
+        egress = Egress(self, "Egress", vpc_id=vpc.ref, zones=nat_zones, cidr=network.cidr, name=name)
+        for zone, subnet in private.items():
+            gateway = egress.nat_gateway_ids.get(zone, egress.nat_gateway_ids[nat_zones[0]])
+            ec2.CfnRoute(
+                subnet, "ToNat", route_table_id=subnet.route_table_id, destination_cidr_block=ANYWHERE,
+                nat_gateway_id=gateway,
+            )  # fmt: skip
+
+
+class RoutedSubnet(Construct):
+    """One subnet with a route table of its own.
+
+    Attributes:
+        subnet_id, route_table_id: the resources.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, vpc_id: str, zone: str, cidr: str, name: str) -> None:
+        super().__init__(scope, id_)
+        subnet = ec2.CfnSubnet(
+            self, "Subnet", vpc_id=vpc_id, availability_zone_id=zone, cidr_block=cidr,
+            map_public_ip_on_launch=False,
+        )  # fmt: skip
+        table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id)
+        Tags.of(self).add("Name", name)
+        self.subnet_id, self.route_table_id = subnet.ref, table.ref
+        self.association = ec2.CfnSubnetRouteTableAssociation(
+            self, "Association", subnet_id=subnet.ref, route_table_id=table.ref
+        )
+
+
+class Egress(Construct):
+    """An internet gateway and a NAT gateway in each of `zones`.
+
+    Attributes:
+        nat_gateway_ids: zone id to NAT gateway.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, vpc_id: str, zones: list[str], cidr: str, name: str
+    ) -> None:
+        super().__init__(scope, id_)
+        gateway = ec2.CfnInternetGateway(self, "InternetGateway")
+        Tags.of(gateway).add("Name", name)
+        attachment = ec2.CfnVPCGatewayAttachment(
+            self, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway.ref
+        )
+        self.nat_gateway_ids: dict[str, str] = {}
+        for zone in zones:
+            public = RoutedSubnet(
+                self, f"Public-{zone}", vpc_id=vpc_id, zone=zone, cidr=public_range(cidr, zone),
+                name=f"{name}-public-{zone}",
+            )  # fmt: skip
+            route = ec2.CfnRoute(
+                public, "ToInternet", route_table_id=public.route_table_id, destination_cidr_block=ANYWHERE,
+                gateway_id=gateway.ref,
+            )  # fmt: skip
+            route.add_resource_dependency(attachment)
+            address = ec2.CfnEIP(public, "Address", domain="vpc")
+            address.add_resource_dependency(attachment)
+            nat = ec2.CfnNatGateway(
+                public, "Nat", subnet_id=public.subnet_id, allocation_id=address.attr_allocation_id
+            )
+            nat.add_resource_dependency(route)  # also at deletion: the gateway needs its way out until it is gone
+            self.nat_gateway_ids[zone] = nat.ref

@@ -1,0 +1,77 @@
+"""The Workloads stack: what `cdk deploy` applies inside the cluster. With gitops there is none.
+
+Invariant: the only stack with a kubectl provider. It depends on Cluster, so it is deleted first, while the
+nodes, the add-ons and its own right to enter the cluster still exist.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from aws_cdk import Duration
+from aws_cdk import aws_eks_v2 as eks
+from constructs import Construct, IDependable
+
+from stacks.kubectl import Kubectl
+from stacks.network import Network
+from stacks.stack import EnvironmentStack
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+Objects = Sequence[Mapping[str, Any]]
+Charts = Mapping[str, Mapping[str, Objects]]
+HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm's error is what is reported
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HelmRelease:
+    """A Helm chart as it is to be installed, mirrors applied."""
+
+    name: str
+    namespace: str
+    repository: str
+    version: str
+    values: Mapping[str, Any]
+
+
+class WorkloadsStack(EnvironmentStack):
+    """The Neuron DRA driver, then every experiment's objects chart by chart."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, network: Network,
+        cluster_security_group_id: str, driver: HelmRelease, charts: Charts,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            scope, id_, environment=environment, description="Tandem: Neuron DRA driver and the experiments' manifests"
+        )
+        kubectl = Kubectl(
+            self, "Kubectl", cluster_name=names.cluster(environment), subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
+            chart_repository=driver.repository, retention_days=environment.log_retention_days,
+        )  # fmt: skip
+        release = eks.HelmChart(
+            self, "NeuronDra", cluster=kubectl.cluster, release=driver.name, namespace=driver.namespace,
+            create_namespace=False, chart=driver.repository.rpartition("/")[2], repository=driver.repository,
+            version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
+        )  # fmt: skip
+        release.node.add_dependency(kubectl.access_entry)
+        for experiment, stages in charts.items():
+            Manifests(self, experiment, kubectl=kubectl, stages=stages, after=release)
+
+
+class Manifests(Construct):
+    """One experiment: a custom resource per chart, each after the one before, deleted in the reverse order."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, kubectl: Kubectl, stages: Mapping[str, Objects], after: IDependable
+    ) -> None:
+        super().__init__(scope, id_)
+        for stage, objects in stages.items():
+            manifest = eks.KubernetesManifest(
+                self, stage, cluster=kubectl.cluster, manifest=list(objects),
+                overwrite=True,  # `kubectl create` would fail where a cluster already has the object
+                prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
+            )  # fmt: skip
+            manifest.node.add_dependency(kubectl.access_entry, after)
+            after = manifest
