@@ -19,7 +19,8 @@ def _named(stamp: Stamp) -> Iterable[Finding]:
     endpoint = stamp.environment.cluster.endpoint
     if endpoint.access == "public" and not endpoint.cidrs:
         yield Finding(
-            path="cluster.endpoint.cidrs", got="none with a public endpoint", allowed="the ranges your people come from",
+            path="cluster.endpoint.cidrs", got="none with a public endpoint",
+            allowed="the ranges your people come from",
             change="name them, or write access: private",
         )  # fmt: skip
 
@@ -40,7 +41,8 @@ def _routed(stamp: Stamp) -> Iterable[Finding]:
         block = network_of(cidr)
         if endpoint.access == "public" and block is not None and any(block.subnet_of(private) for private in PRIVATE):
             yield Finding(
-                path=f"cluster.endpoint.cidrs[{index}]", got=cidr, allowed="public ranges: no private address arrives there",
+                path=f"cluster.endpoint.cidrs[{index}]", got=cidr,
+                allowed="public ranges: no private address arrives there",
                 change="delete it: the VPC itself always reaches the endpoint",
             )  # fmt: skip
 
@@ -81,7 +83,8 @@ def _boundary(stamp: Stamp) -> Iterable[Finding]:
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
         name = boundary.rpartition("/")[2]
         yield Finding(
-            path="bootstrap.permissions_boundary", got=repr(boundary), allowed="the name of a managed policy, not its ARN",
+            path="bootstrap.permissions_boundary", got=repr(boundary),
+            allowed="the name of a managed policy, not its ARN",
             change=f"write {name}" if POLICY_NAME.fullmatch(name) else "write its name",
         )  # fmt: skip
 

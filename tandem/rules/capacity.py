@@ -65,6 +65,19 @@ def _zone_has_subnet(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _system_nodes(stamp: Stamp) -> Iterable[Finding]:
+    kind, region = stamp.environment.cluster.system_nodes.instance_type, stamp.environment.region
+    offered = stamp.catalogue.offerings.offerings.get(kind, {}).get(region)
+    named = {zone for _, zone in zones(stamp)}
+    if offered is not None and named.isdisjoint(offered.value):
+        yield Finding(
+            path="cluster.system_nodes.instance_type", got=f"{kind}, which none of {listed(sorted(named))} offers",
+            allowed=f"a type of the network's zones; {kind} is in {listed(offered.value)}",
+            change="add one of these zones to the network",
+            source=stamp.catalogue.offerings.sources[offered.source],
+        )  # fmt: skip
+
+
 def _kind(stamp: Stamp) -> Iterable[Finding]:
     capacity, kinds = stamp.environment.capacity, stamp.instance.capacity_kinds
     if capacity.kind not in kinds.value:
@@ -79,7 +92,8 @@ def _reservation_given(stamp: Stamp) -> Iterable[Finding]:
     if capacity.kind in RESERVED_KINDS and capacity.reservation_id in (None, PLACEHOLDER_RESERVATION_ID):
         yield Finding(
             path="capacity.reservation_id", got="null" if capacity.reservation_id is None else "the placeholder",
-            allowed=f"the id of your {capacity.kind}, cr-...", change="write it; until then the Fleet stack is left out",
+            allowed=f"the id of your {capacity.kind}, cr-...",
+            change="write it; until then the Fleet stack is left out",
         )  # fmt: skip
 
 
@@ -96,7 +110,8 @@ def _account(stamp: Stamp) -> Iterable[Finding]:
     if stamp.environment.account in EXAMPLE_ACCOUNTS:
         yield Finding(
             path="account", got=f"{stamp.environment.account}, an account of the AWS documentation",
-            allowed="your own account", change="write it; until then `cdk deploy` finds no credentials for it",
+            allowed="your own account",
+            change="write it; until then the CDK CLI stops: your credentials are of another account",
         )  # fmt: skip
 
 
@@ -106,7 +121,7 @@ def _budget(stamp: Stamp) -> Iterable[Finding]:
     if guard.budget_usd < run:
         yield Finding(
             path="guard.budget_usd", got=f"{guard.budget_usd:g}",
-            allowed=f"at least {run:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes at {capacity.usd_per_hour:g}",
+            allowed=f"at least {run:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes",
             change=f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run / guard.max_hours)))}",
         )  # fmt: skip
 
@@ -114,7 +129,8 @@ def _budget(stamp: Stamp) -> Iterable[Finding]:
 def _efa(stamp: Stamp) -> Iterable[Finding]:
     if stamp.environment.capacity.efa:
         yield Finding(
-            path="capacity.efa", got="true", allowed="false: no variant spans two nodes, and within one NeuronLink carries all",
+            path="capacity.efa", got="true",
+            allowed="false: no variant spans two nodes, and within one NeuronLink carries all",
             change="write false; it saves a network interface per card and its addresses",
         )  # fmt: skip
 
@@ -138,6 +154,10 @@ RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="zone-has-subnet", of=Stamp, severity="refusal", find=_zone_has_subnet,
         sentence="the network has a subnet in the nodes' zone", source=_BLOCKS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="system-nodes-offered", of=Stamp, severity="refusal", find=_system_nodes,
+        sentence="a zone of the network offers the system nodes' type", source=_OFFERINGS, date=date(2026, 11, 21),
     ),
     Rule(
         id="capacity-kind", of=Stamp, severity="refusal", find=_kind,

@@ -26,7 +26,8 @@ def _readable(stamp: Stamp) -> Iterable[Finding]:
     delivery, url = stamp.environment.delivery, _url(stamp)
     if isinstance(delivery, GitopsDelivery) and (url is None or not url.hostname):
         yield Finding(
-            path="delivery.repo_url", got=repr(delivery.repo_url), allowed="a URL with a host", change="write the clone URL",
+            path="delivery.repo_url", got=repr(delivery.repo_url), allowed="a URL with a host",
+            change="write the clone URL",
         )  # fmt: skip
 
 

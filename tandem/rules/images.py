@@ -38,7 +38,8 @@ def _mirrored(stamp: Stamp) -> Iterable[Finding]:
     for host in dict.fromkeys(_host(use.reference) for use in uses if use.mirrored == use.reference):
         left = [use.reference for use in uses if use.mirrored == use.reference and _host(use.reference) == host]
         yield Finding(
-            path="registry_mirrors", got=f"no mirror for {listed(left)}", allowed=f"a mirror for each of {listed(needed)}",
+            path="registry_mirrors", got=f"no mirror for {listed(left)}",
+            allowed=f"a mirror for each of {listed(needed)}",
             change=f"add `{host}: YOUR-MIRROR/{host}`",
         )  # fmt: skip
 
@@ -48,7 +49,8 @@ def _closed(stamp: Stamp) -> Iterable[Finding]:
     if isinstance(network, NewNetwork) and network.nat == "none" and not stamp.environment.registry_mirrors:
         hosts = dict.fromkeys(_host(use.reference) for use in _uses(stamp))
         yield Finding(
-            path="registry_mirrors", got="no mirrors with network.nat none", allowed=f"a mirror for each of {listed(hosts)}",
+            path="registry_mirrors", got="no mirrors with network.nat none",
+            allowed=f"a mirror for each of {listed(hosts)}",
             change="add mirrors in private ECR, or another way out of the VPC: these registries have no VPC endpoint",
         )  # fmt: skip
 
@@ -56,7 +58,8 @@ def _closed(stamp: Stamp) -> Iterable[Finding]:
 RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="images-pinned", of=Stamp, severity="warning", find=_pinned,
-        sentence="every image is pinned by digest", source="tandem/spec/data/platform/digests.yaml", date=date(2026, 11, 21),
+        sentence="every image is pinned by digest", source="tandem/spec/data/platform/digests.yaml",
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="mirrors-complete", of=Stamp, severity="refusal", find=_mirrored,

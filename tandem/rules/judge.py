@@ -5,7 +5,7 @@ Invariant: each fault is told once, at the key that must change, with rule, sour
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tandem.rules.rule import Finding, Rule
 from tandem.rules.subjects import Hosting, Stamp, Trial, stamp, trial
@@ -30,14 +30,15 @@ def judge(workspace: Workspace, catalogue: Catalogue) -> tuple[Fault, ...]:
     }
     faults: list[Fault] = []
     for declared in workspace.environments.values():
-        for subject in _subjects(declared.environment, trials, catalogue):
-            faults += _held(subject, declared.document)
+        faults += _held(_subjects(declared.environment, trials, catalogue), declared.document)
     for name, declared in workspace.experiments.items():
-        faults += _held(trials[name], declared.document)
+        faults += _held([trials[name]], declared.document)
     return tuple(faults)
 
 
-def _subjects(environment: Environment | None, trials: dict[str, Trial], catalogue: Catalogue) -> Iterator[Stamp | Hosting]:
+def _subjects(
+    environment: Environment | None, trials: dict[str, Trial], catalogue: Catalogue
+) -> Iterator[Stamp | Hosting]:
     if environment is None:
         return
     hosted = tuple(trials[name].experiment for name in environment.experiments if name in trials)
@@ -53,14 +54,16 @@ def _subjects(environment: Environment | None, trials: dict[str, Trial], catalog
             )  # fmt: skip
 
 
-def _held(subject: Stamp | Trial | Hosting, document: Document) -> list[Fault]:
+def _held(subjects: Iterable[Stamp | Trial | Hosting], document: Document) -> list[Fault]:
+    """Return the faults of one file, each once, from top to bottom."""
     faults = {
         (rule.id, finding.path, finding.got): _fault(rule, finding, document)
+        for subject in subjects
         for rule in RULES
         if isinstance(subject, rule.of)
         for finding in rule.find(subject)
     }
-    return list(faults.values())
+    return sorted(faults.values(), key=lambda fault: fault.line or 0)
 
 
 def _fault(rule: Rule[object], finding: Finding, document: Document) -> Fault:

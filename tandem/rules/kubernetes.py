@@ -30,7 +30,8 @@ def _floor(stamp: Stamp) -> Iterable[Finding]:
     version, known = stamp.environment.cluster.kubernetes, stamp.catalogue.kubernetes
     if _numbers(version) < _numbers(known.floor.value):
         yield Finding(
-            path="cluster.kubernetes", got=f'"{version}"', allowed=f"{known.floor.value} or newer: {listed(_legal(known))}",
+            path="cluster.kubernetes", got=f'"{version}"',
+            allowed=f"{known.floor.value} or newer: {listed(_legal(known))}",
             change=f'write "{known.default.value}"', source=known.sources[known.floor.source],
         )  # fmt: skip
 
@@ -50,7 +51,8 @@ def _behind(stamp: Stamp) -> Iterable[Finding]:
         return
     ends = minor.standard_support_ends
     yield Finding(
-        path="cluster.kubernetes", got=f'"{version}"' + (f", whose standard support ends {ends.value}" if ends.value else ""),
+        path="cluster.kubernetes",
+        got=f'"{version}"' + (f", whose standard support ends {ends.value}" if ends.value else ""),
         allowed=f"{known.default.value} or newer", change=f'write "{known.default.value}"',
         source=known.sources[ends.source],
     )  # fmt: skip
@@ -60,9 +62,10 @@ def _release(stamp: Stamp) -> Iterable[Finding]:
     minor = _minor(stamp)
     if minor is not None and minor.ami_release.value is None:
         yield Finding(
-            path="cluster.kubernetes", got=f'"{stamp.environment.cluster.kubernetes}", whose node image release is not known',
+            path="cluster.kubernetes",
+            got=f'"{stamp.environment.cluster.kubernetes}", whose node image release is not known',
             allowed="a pinned release of AL2023_x86_64_NEURON",
-            change="write ami_release.value in tandem/spec/data/platform/kubernetes.yaml; until then EKS takes its newest",
+            change="write ami_release.value in tandem/spec/data/platform/kubernetes.yaml; now EKS takes its newest",
             source=stamp.catalogue.kubernetes.sources[minor.ami_release.source],
         )  # fmt: skip
 
@@ -75,7 +78,7 @@ def _addons(stamp: Stamp) -> Iterable[Finding]:
             path="cluster.kubernetes",
             got=f'"{stamp.environment.cluster.kubernetes}", with no known version of {listed(unknown)}',
             allowed="a version of each add-on",
-            change="write them in tandem/spec/data/platform/kubernetes.yaml; until then EKS takes its default",
+            change="write them in tandem/spec/data/platform/kubernetes.yaml; now EKS takes its default",
             source=stamp.catalogue.kubernetes.sources[minor.addons[unknown[0]].source],
         )  # fmt: skip
 
@@ -110,7 +113,8 @@ RULES: tuple[Rule[Any], ...] = (
     ),
     Rule(
         id="kubernetes-known", of=Stamp, severity="refusal", find=_known,
-        sentence="the Kubernetes minor is one whose node image and add-ons are known", source=_DATA, date=date(2026, 11, 21),
+        sentence="the Kubernetes minor is one whose node image and add-ons are known", source=_DATA,
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="kubernetes-behind", of=Stamp, severity="warning", find=_behind,

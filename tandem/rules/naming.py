@@ -18,7 +18,11 @@ ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
 def _too_long(names: Iterable[LimitedName]) -> Iterator[Finding]:
-    for name in names:
+    """Yield the name furthest over its limit, for each key that makes names too long."""
+    worst: dict[str, LimitedName] = {}
+    for name in sorted(names, key=lambda name: len(name.value) - name.limit):
+        worst[name.path] = name
+    for name in worst.values():
         excess = len(name.value) - name.limit
         if excess > 0:
             what = "the file" if name.path == "name" else "it"
@@ -41,22 +45,31 @@ def _bucket(stamp: Stamp) -> Iterable[Finding]:
     if name is not None and (".." in name or ADDRESS.fullmatch(name) or name.startswith(("xn--", "sthree-"))):
         yield Finding(
             path="artifacts.existing_bucket", got=repr(name),
-            allowed="no two dots in a row, no IP address, no prefix xn-- or sthree-", change="write the bucket's own name",
+            allowed="no two dots in a row, no IP address, no prefix xn-- or sthree-",
+            change="write the bucket's own name",
         )  # fmt: skip
 
 
 def _tags(stamp: Stamp) -> Iterable[Finding]:
     tags = stamp.environment.tags
     if len(tags) > MOST_TAGS:
-        yield Finding(path="tags", got=f"{len(tags)} tags", allowed=f"at most {MOST_TAGS}", change=f"delete {len(tags) - MOST_TAGS}")
+        yield Finding(
+            path="tags",
+            got=f"{len(tags)} tags",
+            allowed=f"at most {MOST_TAGS}",
+            change=f"delete {len(tags) - MOST_TAGS}",
+        )
     for key, value in tags.items():
         if key.lower().startswith("aws:"):
-            yield Finding(path=f"tags.{key}", got=f"the key {key!r}", allowed="keys without the prefix aws:", change="rename it")
+            yield Finding(
+                path=f"tags.{key}", got=f"the key {key!r}", allowed="keys without the prefix aws:", change="rename it"
+            )
         for what, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
             if len(text) > limit or not TAG_TEXT.fullmatch(text) or not (text or what == "value"):
                 yield Finding(
                     path=f"tags.{key}", got=f"the {what} {text[:40]!r}, {len(text)} characters",
-                    allowed=f"at most {limit} letters, digits, spaces and _ . : / = + - @", change=f"rewrite the {what}",
+                    allowed=f"at most {limit} letters, digits, spaces and _ . : / = + - @",
+                    change=f"rewrite the {what}",
                 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from tandem.rules.subjects import Stamp
 from tandem.spec.environment import ExistingNetwork, NewNetwork
 
 LARGEST, SMALLEST = 16, 20  # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
-PRIVATE = tuple(ipaddress.ip_network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
+PRIVATE = tuple(ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 
 
 def network_of(cidr: str) -> ipaddress.IPv4Network | None:
@@ -40,7 +40,9 @@ def _nearest_range(cidr: str) -> str:
 def _valid(stamp: Stamp) -> Iterable[Finding]:
     for path, cidr in _ranges(stamp):
         if network_of(cidr) is None:
-            yield Finding(path=path, got=cidr, allowed="the first address of a range, and its prefix", change=_nearest_range(cidr))
+            yield Finding(
+                path=path, got=cidr, allowed="the first address of a range, and its prefix", change=_nearest_range(cidr)
+            )
 
 
 def _size(stamp: Stamp) -> Iterable[Finding]:
@@ -57,8 +59,14 @@ def _size(stamp: Stamp) -> Iterable[Finding]:
 def _private(stamp: Stamp) -> Iterable[Finding]:
     network = stamp.environment.network
     block = network_of(network.cidr)
-    if isinstance(network, NewNetwork) and block is not None and not any(block.subnet_of(private) for private in PRIVATE):
-        yield Finding(path="network.cidr", got=network.cidr, allowed=f"inside {listed(PRIVATE)}", change="write 10.42.0.0/16")
+    if (
+        isinstance(network, NewNetwork)
+        and block is not None
+        and not any(block.subnet_of(private) for private in PRIVATE)
+    ):
+        yield Finding(
+            path="network.cidr", got=network.cidr, allowed=f"inside {listed(PRIVATE)}", change="write 10.42.0.0/16"
+        )
 
 
 def _two_zones(stamp: Stamp) -> Iterable[Finding]:
@@ -99,7 +107,8 @@ _EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="range-valid", of=Stamp, severity="refusal", find=_valid,
-        sentence="every address range is one, with no bits set after its prefix", source="RFC 4632", date=date(2006, 8, 1),
+        sentence="every address range is one, with no bits set after its prefix", source="RFC 4632",
+        date=date(2006, 8, 1),
     ),
     Rule(
         id="range-size", of=Stamp, severity="refusal", find=_size,

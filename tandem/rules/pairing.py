@@ -36,7 +36,8 @@ def _alike(trial: Trial, draft: Model, target: Model) -> str:
 
 
 def _tokenizer(trial: Trial) -> Iterable[Finding]:
-    for arm, draft, target in (*_pairs(trial, head=False), *_pairs(trial, head=True)):
+    heads = ((arm, head, target) for arm, head, target in _pairs(trial, head=True) if head.head_of == target.id)
+    for arm, draft, target in (*_pairs(trial, head=False), *heads):
         if draft.tokenizer.value != target.tokenizer.value:
             yield Finding(
                 path=arm.draft_path, got=f"{draft.id}, whose tokenizer is {draft.tokenizer.value}",
@@ -88,7 +89,8 @@ def _head_of(trial: Trial) -> Iterable[Finding]:
             )
             yield Finding(
                 path=arm.draft_path, got=f"{draft.id}, a head of {draft.head_of}",
-                allowed=f"a head of {target.id}: {listed(fitting)}", change=f"write one of them, or target {draft.head_of}",
+                allowed=f"a head of {target.id}: {listed(fitting)}",
+                change=f"write one of them, or target {draft.head_of}",
             )  # fmt: skip
 
 
@@ -118,7 +120,9 @@ def _head_vocabulary(trial: Trial) -> Iterable[Finding]:
             )  # fmt: skip
 
 
-_EXACT = "aws-neuron/neuronx-distributed-inference models/model_base.py: a token is accepted when its id is the target's"
+_EXACT = (
+    "aws-neuron/neuronx-distributed-inference models/model_base.py: a token is accepted when its id is the target's"
+)
 
 RULES: tuple[Rule[Trial], ...] = (
     Rule(
@@ -132,7 +136,8 @@ RULES: tuple[Rule[Trial], ...] = (
     ),
     Rule(
         id="draft-family", of=Trial, severity="warning", find=_family,
-        sentence="draft and target are of one family", source="arXiv 2211.17192, section 3: acceptance", date=date(2026, 11, 21),
+        sentence="draft and target are of one family", source="arXiv 2211.17192, section 3: acceptance",
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="draft-smaller", of=Trial, severity="refusal", find=_smaller,

@@ -102,7 +102,7 @@ def _ungrouped(hosting: Hosting) -> Iterable[Finding]:
         yield Finding(
             path=hosting.path, got=hosting.said("serving.device_group", "null"),
             allowed=f"a group of {serving.devices} or more: {listed(groups.value)}",
-            change=f"write device_group: {fitting}: devices taken anywhere are not neighbours, and split the halves of a node",
+            change=f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves",
             source=hosting.catalogue.instances.sources[groups.source],
         )  # fmt: skip
 
@@ -114,7 +114,8 @@ _LOOKUP = "aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go
 RULES: tuple[Rule[Any], ...] = (
     Rule(
         id="cores-present", of=Trial, severity="refusal", find=_cores,
-        sentence="the TP degree is at most the claimed devices' logical cores at the LNC", source=_ARCH, date=date(2026, 8, 21),
+        sentence="the TP degree is at most the claimed devices' logical cores at the LNC", source=_ARCH,
+        date=date(2026, 8, 21),
     ),
     Rule(
         id="cores-idle", of=Trial, severity="warning", find=_idle,
@@ -123,7 +124,7 @@ RULES: tuple[Rule[Any], ...] = (
     Rule(
         id="degree-divides", of=Trial, severity="refusal", find=_divides,
         sentence="the TP degree divides the MLP's width of target and draft",
-        source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py: the MLP is split without padding",
+        source="aws-neuron/neuronx-distributed-inference models/llama/modeling_llama.py: its MLP is not padded",
         date=date(2026, 7, 28),
     ),
     Rule(

@@ -111,7 +111,7 @@ _INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-
 RULES: tuple[Rule[Any], ...] = (
     Rule(
         id="shm-in-memory", of=Trial, severity="refusal", find=_shm,
-        sentence="/dev/shm is smaller than the server's memory, which it counts against",
+        sentence="shared memory is smaller than the server's memory, which it counts against",
         source="kubernetes.io/docs/concepts/storage/volumes, emptyDir", date=date(2026, 11, 21),
     ),
     Rule(

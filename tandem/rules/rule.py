@@ -6,7 +6,7 @@ already refused what it would need to know.
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ class Rule(Generic[S]):
     of: type[S]
     sentence: str
     source: str
-    date: datetime.date
+    date: dt.date
     severity: Severity
     find: Callable[[S], Iterable[Finding]]
 

@@ -54,7 +54,7 @@ def _target_unproven(trial: Trial, *, accepted: bool) -> Iterable[Finding]:
     yield Finding(
         path="target", got=f"{target.id}, which no source shows on runtime {runtime.name}",
         allowed=listed(proven.value),
-        change="prove it on one node before you trust it" if accepted else "write one of them, or accept_unproven: true",
+        change="prove it on one node first" if accepted else "write one of them, or accept_unproven: true",
         source=runtime.sources[proven.source],
     )  # fmt: skip
 
@@ -88,8 +88,8 @@ RULES: tuple[Rule[Trial], ...] = (
     Rule(
         id="runtime-rendered", of=Trial, severity="refusal", find=_rendered,
         sentence="the runtime is one that Tandem renders",
-        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/vllm-user-guide-v1.rst, Known Issues",
-        date=date(2026, 8, 21),
+        source="tandem/spec/data/runtimes, not_rendered_because",
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="target-family", of=Trial, severity="refusal", find=_target_family,

@@ -71,7 +71,7 @@ def _unproven(trial: Trial, *, accepted: bool) -> Iterable[Finding]:
             path=arm.mode_path,
             got=f"{support.mode} with {trial.experiment.target} on runtime {runtime.name}: {support.reason}",
             allowed=f"{support.mode} with {listed(support.proven_targets)}" if foreign else "a mode that is served",
-            change="prove it on one node before you trust it" if accepted else f"accept_unproven: true, or: {support.nearest}",
+            change="prove it on one node first" if accepted else f"accept_unproven: true, or: {support.nearest}",
             source=runtime.sources[support.verdict.source],
         )  # fmt: skip
 
@@ -126,7 +126,8 @@ def _long_window(trial: Trial) -> Iterable[Finding]:
         tokens = arm.variant.num_speculative_tokens
         if tokens is not None and tokens > LONG_WINDOW and not arm.swept:
             yield Finding(
-                path=arm.tokens_path, got=str(tokens), allowed=f"at most {LONG_WINDOW}, unless the text is near-deterministic",
+                path=arm.tokens_path, got=str(tokens),
+                allowed=f"at most {LONG_WINDOW}, unless the text is near-deterministic",
                 change="write 5 to 7 for mixed text, or find the best window by `sweep`",
             )  # fmt: skip
 
@@ -135,7 +136,8 @@ def _fused_batch(trial: Trial) -> Iterable[Finding]:
     batch = trial.experiment.serving.max_num_seqs
     if batch > SHOWN_FUSED_BATCH and any(arm.variant.mode == "fused" for arm in trial.arms):
         yield Finding(
-            path="serving.max_num_seqs", got=f"{batch} with mode fused", allowed=f"at most {SHOWN_FUSED_BATCH} is shown to run",
+            path="serving.max_num_seqs", got=f"{batch} with mode fused",
+            allowed=f"at most {SHOWN_FUSED_BATCH} is shown to run",
             change=f"write {SHOWN_FUSED_BATCH}, or try {batch} on one node first",
         )  # fmt: skip
 
@@ -161,8 +163,12 @@ def _distinct(trial: Trial) -> Iterable[Finding]:
     for arm in trial.arms:
         name = arm.variant.name
         if name in seen:
-            change = "write each draft and window once" if arm.swept else "rename one: it names a Deployment and a Service"
-            yield Finding(path=arm.name_path, got=f"{name!r}, {counts[name]} times", allowed="each name once", change=change)
+            change = (
+                "write each draft and window once" if arm.swept else "rename one: it names a Deployment and a Service"
+            )
+            yield Finding(
+                path=arm.name_path, got=f"{name!r}, {counts[name]} times", allowed="each name once", change=change
+            )
         seen.add(name)
 
 
@@ -202,7 +208,8 @@ RULES: tuple[Rule[Trial], ...] = (
     Rule(
         id="window-gains", of=Trial, severity="warning", find=_gain,
         sentence="a window of 1 gains nothing where a step commits at most k tokens",
-        source="aws-neuron/neuronx-distributed-inference models/model_base.py _token_gen_forward", date=date(2025, 9, 22),
+        source="aws-neuron/neuronx-distributed-inference models/model_base.py _token_gen_forward",
+        date=date(2025, 9, 22),
     ),
     Rule(
         id="window-long", of=Trial, severity="warning", find=_long_window,
@@ -217,7 +224,8 @@ RULES: tuple[Rule[Trial], ...] = (
     ),
     Rule(
         id="baseline", of=Trial, severity="refusal", find=_baseline,
-        sentence="an experiment has a variant without speculation to compare with", source=_OWN, date=date(2026, 11, 21),
+        sentence="an experiment has a variant without speculation to compare with", source=_OWN,
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="two-variants", of=Trial, severity="warning", find=_compared,

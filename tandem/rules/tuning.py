@@ -35,8 +35,10 @@ def _async(trial: Trial) -> Iterable[Finding]:
         return
     if runtime.spelling.async_off_arguments and any(True for _ in trial.speculating()):
         yield Finding(
-            path="serving.async_mode", got=f"true on runtime {runtime.name}, which turns it off for speculating variants",
-            allowed="false, which is then written for every variant", change="write false: arms that differ in it are no control",
+            path="serving.async_mode",
+            got=f"true on runtime {runtime.name}, which turns it off for speculating variants",
+            allowed="false, which is then written for every variant",
+            change="write false: arms that differ in it are no control",
         )  # fmt: skip
 
 
