@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import re
 
-from ministack.core.responses import AccountRegionScopedDict, new_uuid
+from ministack.core.responses import AccountRegionScopedDict, get_account_id, new_uuid
 from ministack.services import ec2, eks
 
 from . import wire
 
 NEEDS = {
-    ec2: ("_subnets", "_launch_templates"),
+    ec2: ("_launch_templates", "_security_groups", "_subnets"),
     eks: (
         "_clusters", "_create_cluster", "_create_nodegroup", "_delete_cluster", "_error", "_handle_request_sync",
         "_json_resp", "_nodegroups", "_now",
@@ -39,8 +39,22 @@ def _create_cluster(body, creator_arn=None):
     if answer[0] < 400:
         cluster = eks._clusters[body["name"]]
         keep(cluster, body, _CLUSTER)
-        cluster["resourcesVpcConfig"]["vpcId"] = _network_of(body.get("resourcesVpcConfig", {}))
+        network = cluster["resourcesVpcConfig"]
+        network["vpcId"] = _network_of(network)
+        _make_group(body["name"], network)
     return answer
+
+
+def _make_group(name, network):
+    """The security group that EKS makes for a cluster; templates add rules to it, so it has to be there."""
+    identity = network["clusterSecurityGroupId"]
+    ec2._security_groups[identity] = {
+        "GroupId": identity, "GroupName": f"eks-cluster-sg-{name}", "VpcId": network["vpcId"],
+        "Description": "EKS created security group applied to ENI that is attached to EKS Control Plane nodes",
+        "OwnerId": get_account_id(), "IpPermissions": [],
+        "IpPermissionsEgress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}], "Ipv6Ranges": [],
+                                 "PrefixListIds": [], "UserIdGroupPairs": []}],
+    }  # fmt: skip
 
 
 def keep(record: dict, said: dict, shape=_CLUSTER) -> None:
@@ -64,7 +78,10 @@ def _delete_cluster(name):
         )
     if cluster and any(key.startswith(f"{name}/") for key in eks._nodegroups):
         return eks._error(409, "ResourceInUseException", "Cluster has nodegroups attached")
-    return _originals["_delete_cluster"](name)
+    answer = _originals["_delete_cluster"](name)
+    if cluster:
+        ec2._security_groups.pop(cluster["resourcesVpcConfig"]["clusterSecurityGroupId"], None)
+    return answer
 
 
 def _create_nodegroup(cluster_name, body):

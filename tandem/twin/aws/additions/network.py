@@ -35,11 +35,27 @@ def install(handlers: dict) -> None:
         create = _rule_create(egress)
         handlers[type_] = handler(create, replaced(create), _rule_delete(egress))
     taggable("AWS::EC2::EIP", "AWS::EC2::NatGateway", "AWS::EC2::FlowLog", "AWS::EC2::PlacementGroup")
+    _with_range(handlers["AWS::EC2::VPC"])
     _need_a_vpc(handlers, "AWS::EC2::Subnet")
     _need_a_vpc(handlers, "AWS::EC2::SecurityGroup")
     ec2._vpce_fields_xml = _endpoint_xml
     ec2._ACTION_MAP["DescribeNatGateways"] = _describe_nat_gateways
     ec2._ACTION_MAP["DescribeFlowLogs"] = _describe_flow_logs
+
+
+def _with_range(vpc):
+    """`Fn::GetAtt` gives a VPC's range on AWS, which plain MiniStack does not know."""
+    create, update = vpc["create"], vpc["update"]
+
+    def created(logical_id, properties, stack):
+        identity, attributes = create(logical_id, properties, stack)
+        return identity, {**attributes, "CidrBlock": ec2._vpcs[identity]["CidrBlock"]}
+
+    def updated(physical_id, old, new, stack, logical_id=None):
+        identity, attributes = update(physical_id, old, new, stack, logical_id)
+        return identity, {**attributes, "CidrBlock": ec2._vpcs[identity]["CidrBlock"]}
+
+    vpc.update(create=created, update=updated)
 
 
 def _need_a_vpc(handlers, type_):

@@ -1,0 +1,52 @@
+"""Two types whose describe answer or Ref plain MiniStack gets wrong: a Lambda's network, an instance profile's name."""
+
+from __future__ import annotations
+
+from ministack.services import iam, lambda_svc
+from ministack.services.cloudformation import provisioners
+
+NEEDS = {
+    iam: ("_instance_profiles",),
+    lambda_svc: ("_functions", "_vpc_config_with_id"),
+    provisioners: ("_iam_ip_create", "_iam_ip_delete", "_iam_ip_update", "_lambda_create", "_lambda_update"),
+}
+
+
+def install(handlers: dict) -> None:
+    function = handlers["AWS::Lambda::Function"]
+    create, update = function["create"], function["update"]
+
+    def created(logical_id, properties, stack):
+        name, attributes = create(logical_id, properties, stack)
+        return _in_network(name, properties), attributes
+
+    def updated(physical_id, old, new, stack, logical_id=None):
+        name, attributes = update(physical_id, old, new, stack, logical_id)
+        return _in_network(name, new), attributes
+
+    function.update(create=created, update=updated)
+    _profiles_by_name(handlers["AWS::IAM::InstanceProfile"])
+
+
+def _in_network(name, properties):
+    lambda_svc._functions[name]["config"]["VpcConfig"] = lambda_svc._vpc_config_with_id(properties.get("VpcConfig"))
+    return name
+
+
+def _profiles_by_name(profile):
+    """`Ref` of an instance profile is its name on AWS; plain MiniStack takes the ARN as physical id."""
+    create, update, delete = profile["create"], profile["update"], profile["delete"]
+
+    def arn_of(name):
+        return iam._instance_profiles.get(name, {}).get("Arn", name)
+
+    def named(outcome):
+        return outcome[0].rsplit("/", 1)[-1], outcome[1]
+
+    profile.update(
+        create=lambda logical_id, properties, stack: named(create(logical_id, properties, stack)),
+        update=lambda physical_id, old, new, stack, logical_id=None: named(
+            update(arn_of(physical_id), old, new, stack, logical_id)
+        ),
+        delete=lambda physical_id, properties: delete(arn_of(physical_id), properties),
+    )

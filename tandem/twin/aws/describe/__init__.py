@@ -1,0 +1,14 @@
+"""Describes deployed resources through boto3, in the spelling of their templates.
+
+Each function takes the clients, the physical id and the resolved properties, which say where to look, and gives the
+described properties and attributes. It never copies a value from the properties into its answer.
+"""
+
+from __future__ import annotations
+
+from tandem.twin.aws.describe import eks, functions, identity, network, storage
+from tandem.twin.aws.describe.form import Describe
+
+DESCRIBE: dict[str, Describe] = {
+    **network.DESCRIBE, **eks.DESCRIBE, **storage.DESCRIBE, **identity.DESCRIBE, **functions.DESCRIBE
+}  # fmt: skip
