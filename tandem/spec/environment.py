@@ -234,7 +234,9 @@ class Environment(Record):
     artifacts: Artifacts = Field(default_factory=Artifacts, description="the bucket")
     capacity: Capacity = Field(description="the accelerator nodes")
     registry_mirrors: dict[RegistryName, RegistryName] = Field(
-        default_factory=dict, description="registry host (or host/path) to the mirror that replaces it, charts included"
+        default_factory=dict,
+        json_schema_extra={"allowed": "a mapping of registry host, or host/path, to the mirror's host, or host/path"},
+        description="registry host (or host/path) to the mirror that replaces it, charts included",
     )
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
     log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653] = Field(

@@ -22,7 +22,9 @@ ModelId = Annotated[
     ),
 ]
 Tokens = Annotated[int, Field(ge=1, le=1_048_576)]
-Buckets = tuple[Annotated[int, Field(ge=1, le=1_048_576)], ...]
+Buckets = tuple[
+    Annotated[int, Field(ge=1, le=1_048_576, json_schema_extra={"allowed": "a whole number from 1 to 1048576"})], ...
+]
 
 
 class Tuning(Record):
@@ -85,12 +87,14 @@ class Sweep(Record):
     prefix: Label = Field(description="start of each variant's name, followed by draft and window")
     mode: Mode = Field(description="mode of every swept variant")
     drafts: tuple[ModelId, ...] = Field(min_length=1, description="draft models")
-    num_speculative_tokens: tuple[Annotated[int, Field(ge=1, le=64)], ...] = Field(min_length=1, description="windows")
+    num_speculative_tokens: tuple[
+        Annotated[int, Field(ge=1, le=64, json_schema_extra={"allowed": "a whole number from 1 to 64"})], ...
+    ] = Field(min_length=1, description="windows")
 
     def variants(self) -> tuple[Variant, ...]:
         """Return one variant per draft and window, in the order written."""
         return tuple(
-            Variant(
+            Variant.model_construct(  # no check here: a rule says when such a name is too long
                 name=f"{self.prefix}-{slug(draft)}-k{window}", mode=self.mode, draft=draft,
                 num_speculative_tokens=window, method=None,
             )
