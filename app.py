@@ -44,10 +44,10 @@ def main(arguments: Sequence[str]) -> int:
             )
         )
     except SpecError as error:
-        print(error, file=sys.stderr)
+        sys.stderr.write(f"{error}\n")
         return BAD_INPUT
     for warning in inputs.faults:
-        print(f"warning: {warning}", file=sys.stderr)
+        sys.stderr.write(f"warning: {warning}\n")
     app(inputs, outdir=os.environ.get("CDK_OUTDIR", "cdk.out"), context=context).synth()
     return 0
 

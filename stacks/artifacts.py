@@ -25,7 +25,8 @@ class ArtifactsStack(EnvironmentStack):
             self, "AccessLogs", name=names.log_bucket(environment), expire_days=environment.log_retention_days
         )
         acknowledge(
-            access_logs.bucket, {"AwsSolutions-S1": "this bucket receives the access logs; its own would log themselves"}
+            access_logs.bucket,
+            {"AwsSolutions-S1": "this bucket receives the access logs; its own would log themselves"},
         )
         ClosedBucket(
             self, "Artifacts", name=names.bucket(environment), access_logs=access_logs.bucket,

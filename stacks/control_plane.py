@@ -97,9 +97,7 @@ def _role(scope: Construct, key_arn: str) -> iam.CfnRole:
     role = iam.CfnRole(
         scope,
         "Role",
-        assume_role_policy_document=document(
-            allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com")
-        ),
+        assume_role_policy_document=document(allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com")),
         managed_policy_arns=[policy],
         policies=[iam.CfnRole.PolicyProperty(policy_name="secrets-key", policy_document=document(uses_key))],
     )
@@ -125,9 +123,7 @@ def _vpc_config(cluster: Cluster, subnet_ids: list[str]) -> eks.CfnCluster.Resou
 
 def _logging() -> eks.CfnCluster.LoggingProperty:
     types = [eks.CfnCluster.LoggingTypeConfigProperty(type=type_) for type_ in LOG_TYPES]
-    return eks.CfnCluster.LoggingProperty(
-        cluster_logging=eks.CfnCluster.ClusterLoggingProperty(enabled_types=types)
-    )
+    return eks.CfnCluster.LoggingProperty(cluster_logging=eks.CfnCluster.ClusterLoggingProperty(enabled_types=types))
 
 
 def _packing() -> eks.CfnCluster.KubeSchedulerConfigProperty:

@@ -8,6 +8,8 @@ from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from stacks.endpoints import nowhere
+
 _Template = ec2.CfnLaunchTemplate
 _ALL = "-1"
 
@@ -30,11 +32,7 @@ class Efa(Construct):
         super().__init__(scope, id_)
         group = ec2.CfnSecurityGroup(
             self, "SecurityGroup", vpc_id=vpc_id, group_description="EFA traffic between accelerator nodes",
-            security_group_egress=[
-                ec2.CfnSecurityGroup.EgressProperty(
-                    ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere but itself"
-                )
-            ],
+            security_group_egress=[nowhere()],
         )  # fmt: skip
         Tags.of(group).add("Name", f"{name}-efa")
         own = group.attr_group_id

@@ -70,9 +70,7 @@ class FleetStack(EnvironmentStack):
             launch_template=eks.CfnNodegroup.LaunchTemplateSpecificationProperty(
                 id=template.id, version=template.version
             ),
-            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
-                min_size=0, desired_size=0, max_size=capacity.nodes
-            ),
+            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(min_size=0, desired_size=0, max_size=capacity.nodes),
             # terminate first: there is no spare accelerator to start beside the old one
             update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),

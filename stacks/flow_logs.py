@@ -23,9 +23,7 @@ class FlowLogs(Construct):
             ["sts:AssumeRole"], service="vpc-flow-logs.amazonaws.com",
             conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
         )  # fmt: skip
-        writes = allow(
-            ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn]
-        )
+        writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn])
         role = iam.CfnRole(
             self, "Role", assume_role_policy_document=document(trust),
             policies=[iam.CfnRole.PolicyProperty(policy_name="write", policy_document=document(writes))],

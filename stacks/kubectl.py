@@ -11,13 +11,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import Stack
+from aws_cdk import RemovalPolicy, Stack
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
-from constructs import Construct
+from constructs import Construct, DependencyGroup
 
 from stacks.access import access_policy, everywhere
 from stacks.nag import acknowledge
@@ -30,6 +30,7 @@ _VPC_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
+_NO_NARROWER = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
 class Kubectl(Construct):
@@ -37,7 +38,7 @@ class Kubectl(Construct):
 
     Attributes:
         cluster: the handle that manifests and charts take.
-        access_entry: what they must wait for, and what must outlive them.
+        ready: what they must wait for, and what must outlive them: the right to enter, and to write logs.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class Kubectl(Construct):
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         role = _handler_role(self, cluster_name, chart_repository)
-        self.access_entry = eks.CfnAccessEntry(
+        entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
             access_policies=[access_policy(self, "AmazonEKSClusterAdminPolicy", everywhere())],
         )  # fmt: skip
@@ -61,53 +62,44 @@ class Kubectl(Construct):
         network = lambda_.CfnFunction.VpcConfigProperty(
             subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
         )
-        for part in provider.node.find_all():
-            if isinstance(part, lambda_.CfnFunction):
-                part.vpc_config = network
-            elif isinstance(part, logs.CfnLogGroup):
-                part.retention_in_days = retention_days
-            elif isinstance(part, iam.CfnRole):
-                _narrow(part)
-        _acknowledge(provider)
+        parts = provider.node.find_all()
+        for function in (part for part in parts if isinstance(part, lambda_.CfnFunction)):
+            function.vpc_config = network
+        framework = next(part for part in parts if isinstance(part, iam.CfnRole))
+        _narrow(framework)
+        groups = [part for part in parts if isinstance(part, logs.CfnLogGroup)]
+        for group in groups:
+            group.retention_in_days = retention_days
+            group.apply_removal_policy(RemovalPolicy.DESTROY)
+        writes = allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
+        policy = iam.CfnPolicy(
+            self, "WriteLogs", policy_name="write-logs", policy_document=document(writes),
+            roles=[role.role_name, framework.ref],
+        )  # fmt: skip
+        self.ready = DependencyGroup(entry, policy)
 
 
 def _handler_role(scope: Construct, cluster_name: str, chart_repository: str) -> iam.Role:
-    """Return the handler's role: find the cluster, run in the VPC, write its log, pull one chart."""
+    """Return the handler's role: find the cluster, run in the VPC, pull one chart."""
     stack = Stack.of(scope)
     cluster = f"arn:{stack.partition}:eks:{stack.region}:{stack.account}:cluster/{cluster_name}"
     statements = [
-        *_runs_in_vpc(stack), allow(["eks:DescribeCluster"], [cluster]), *_pull(chart_repository, stack.partition)
+        allow(_VPC_ACTIONS, ["*"]), allow(["eks:DescribeCluster"], [cluster]), *_pull(chart_repository, stack.partition)
     ]  # fmt: skip
     role = iam.Role(
         scope, "HandlerRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         inline_policies={"handler": iam.PolicyDocument.from_json(document(*statements))},
     )  # fmt: skip
-    acknowledge(role, _reasons(stack))
+    acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
     return role
 
 
 def _narrow(role: iam.CfnRole) -> None:
     """Replace the framework role's managed policies, which write to any log group, by what it needs."""
     role.managed_policy_arns = []
-    role.policies = [
-        iam.CfnRole.PolicyProperty(policy_name="framework", policy_document=document(*_runs_in_vpc(Stack.of(role))))
-    ]
-    acknowledge(role, _reasons(Stack.of(role)))
-
-
-def _log_groups(stack: Stack) -> str:
-    return f"arn:{stack.partition}:logs:{stack.region}:{stack.account}:log-group:{stack.stack_name}-*"
-
-
-def _runs_in_vpc(stack: Stack) -> list[dict[str, Any]]:
-    return [allow(["logs:CreateLogStream", "logs:PutLogEvents"], [_log_groups(stack)]), allow(_VPC_ACTIONS, ["*"])]
-
-
-def _reasons(stack: Stack) -> dict[str, str]:
-    return {
-        "AwsSolutions-IAM5[Resource::*]": "Lambda's network interfaces and registry logins take no narrower resource",
-        f"AwsSolutions-IAM5[Resource::{_log_groups(stack)}]": "a log group's name is generated; this stack's own only",
-    }
+    in_vpc = document(allow(_VPC_ACTIONS, ["*"]))
+    role.policies = [iam.CfnRole.PolicyProperty(policy_name="framework", policy_document=in_vpc)]
+    acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
 
 
 def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
@@ -122,7 +114,3 @@ def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
     if repository.startswith("oci://public.ecr.aws/"):
         return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
     return []
-
-
-def _acknowledge(provider: Construct) -> None:
-    pass

@@ -54,9 +54,8 @@ class NetworkStack(EnvironmentStack):
         vpc = Vpc(self, "Vpc", network=network, name=name)
         services = SERVICES + (KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ())
         Endpoints(
-            self, "Endpoints", vpc_id=vpc.vpc_id, cidr=network.cidr, region=environment.region,
-            subnet_ids=list(vpc.subnet_ids.values()), route_table_ids=vpc.route_table_ids,
-            services=services if network.interface_endpoints else (), name=name,
+            self, "Endpoints", vpc=vpc, cidr=network.cidr, name=name,
+            services=services if network.interface_endpoints else (),
         )  # fmt: skip
         FlowLogs(self, "FlowLogs", vpc_id=vpc.vpc_id, retention_days=environment.log_retention_days)
         self.network = Network(

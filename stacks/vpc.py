@@ -82,15 +82,11 @@ class Egress(Construct):
         nat_gateway_ids: zone id to NAT gateway.
     """
 
-    def __init__(
-        self, scope: Construct, id_: str, *, vpc_id: str, zones: list[str], cidr: str, name: str
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, vpc_id: str, zones: list[str], cidr: str, name: str) -> None:
         super().__init__(scope, id_)
         gateway = ec2.CfnInternetGateway(self, "InternetGateway")
         Tags.of(gateway).add("Name", name)
-        attachment = ec2.CfnVPCGatewayAttachment(
-            self, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway.ref
-        )
+        attachment = ec2.CfnVPCGatewayAttachment(self, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway.ref)
         self.nat_gateway_ids: dict[str, str] = {}
         for zone in zones:
             public = RoutedSubnet(
@@ -104,8 +100,6 @@ class Egress(Construct):
             route.add_resource_dependency(attachment)
             address = ec2.CfnEIP(public, "Address", domain="vpc")
             address.add_resource_dependency(attachment)
-            nat = ec2.CfnNatGateway(
-                public, "Nat", subnet_id=public.subnet_id, allocation_id=address.attr_allocation_id
-            )
+            nat = ec2.CfnNatGateway(public, "Nat", subnet_id=public.subnet_id, allocation_id=address.attr_allocation_id)
             nat.add_resource_dependency(route)  # also at deletion: the gateway needs its way out until it is gone
             self.nat_gateway_ids[zone] = nat.ref

@@ -47,7 +47,8 @@ class WorkloadsStack(EnvironmentStack):
             scope, id_, environment=environment, description="Tandem: Neuron DRA driver and the experiments' manifests"
         )
         kubectl = Kubectl(
-            self, "Kubectl", cluster_name=names.cluster(environment), subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
+            self, "Kubectl", cluster_name=names.cluster(environment),
+            subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
             chart_repository=driver.repository, retention_days=environment.log_retention_days,
         )  # fmt: skip
         release = eks.HelmChart(
@@ -55,7 +56,7 @@ class WorkloadsStack(EnvironmentStack):
             create_namespace=False, chart=driver.repository.rpartition("/")[2], repository=driver.repository,
             version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
         )  # fmt: skip
-        release.node.add_dependency(kubectl.access_entry)
+        release.node.add_dependency(kubectl.ready)
         for experiment, stages in charts.items():
             Manifests(self, experiment, kubectl=kubectl, stages=stages, after=release)
 
@@ -73,5 +74,5 @@ class Manifests(Construct):
                 overwrite=True,  # `kubectl create` would fail where a cluster already has the object
                 prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
             )  # fmt: skip
-            manifest.node.add_dependency(kubectl.access_entry, after)
+            manifest.node.add_dependency(kubectl.ready, after)
             after = manifest
