@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tandem.spec.record import Record
+from tandem.spec.record import WHOLE, Record
 
 Account = Annotated[str, Field(pattern=r"^\d{12}$", json_schema_extra={"allowed": "12 digits in quotes"})]
 Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$", json_schema_extra={"allowed": "a region name"})]
@@ -239,9 +239,9 @@ class Environment(Record):
         description="registry host (or host/path) to the mirror that replaces it, charts included",
     )
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
-    log_retention_days: Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653] = Field(
-        default=90, description="days that CloudWatch keeps logs"
-    )
+    log_retention_days: Annotated[
+        Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653], WHOLE
+    ] = Field(default=90, description="days that CloudWatch keeps logs")
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
     guard: Guard = Field(description="the limits of the stops")
     serving: Serving = Field(default_factory=Serving, description="who may talk to the servers")

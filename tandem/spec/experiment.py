@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tandem.spec.environment import Label
-from tandem.spec.record import Record
+from tandem.spec.record import WHOLE, Record
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
 ModelId = Annotated[
@@ -43,16 +43,18 @@ class Tuning(Record):
     token_generation_buckets: Buckets = Field(default=(), description="decode lengths compiled, in tokens")
     num_batched_tokens_buckets: Buckets = Field(default=(), description="native: batched tokens compiled")
     num_seqs_buckets: Buckets = Field(default=(), description="native: batch sizes compiled, in sequences")
-    optimization_level: Literal[1, 2, 3] | None = Field(default=None, description="native: compiler level")
+    optimization_level: Annotated[Literal[1, 2, 3] | None, WHOLE] = Field(
+        default=None, description="native: compiler level"
+    )
 
 
 class ServingSettings(Record):
     """Everything the variants share."""
 
     tensor_parallel_size: int = Field(ge=1, le=128, description="TP degree, in logical cores")
-    logical_neuron_core: Literal[1, 2] = Field(description="LNC: physical cores per logical core")
+    logical_neuron_core: Annotated[Literal[1, 2], WHOLE] = Field(description="LNC: physical cores per logical core")
     devices: int = Field(ge=1, le=16, description="Neuron devices (chips) that one variant claims")
-    device_group: Literal[4, 8, 16] | None = Field(
+    device_group: Annotated[Literal[4, 8, 16] | None, WHOLE] = Field(
         description="size of the connected group all devices must lie in; null where the type has no groups"
     )
     max_num_seqs: int = Field(ge=1, le=1024, description="most sequences in a batch")

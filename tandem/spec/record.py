@@ -11,8 +11,9 @@ import json
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 from tandem.spec.document import Document
 from tandem.spec.faults import Fault, SpecError
@@ -26,7 +27,17 @@ class Record(BaseModel):
 
 R = TypeVar("R", bound=Record)
 
+
 LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
+
+
+def _whole(value: object) -> object:
+    if isinstance(value, bool | float):
+        raise PydanticCustomError("literal_error", "not a whole number")
+    return value
+
+
+WHOLE = BeforeValidator(_whole)  # beside Literal[1, ...], which takes true and 1.0 for 1, as Python does
 
 
 def parse(record: type[R], document: Document, **given: str) -> R:
@@ -46,11 +57,20 @@ def parse(record: type[R], document: Document, **given: str) -> R:
     try:
         value = record.model_validate_json(json.dumps(data))
     except ValidationError as error:
-        faults += [_fault(record, document, dict(entry)) for entry in error.errors(include_url=False)]
+        entries = [dict(entry) for entry in error.errors(include_url=False)]
+        faults += [_fault(record, document, entry) for entry in entries if not _echo(entry, entries)]
         raise SpecError(_distinct(faults)) from None
     if faults:
         raise SpecError(faults)
     return value
+
+
+def _echo(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
+    """Return whether a list is only called too short because entries of it are wrong."""
+    inside = len(entry["loc"])
+    return entry["type"] == "too_short" and any(
+        len(other["loc"]) > inside and other["loc"][:inside] == entry["loc"] for other in entries
+    )
 
 
 def _distinct(faults: list[Fault]) -> list[Fault]:
@@ -74,7 +94,8 @@ def _fault(record: type[Record], document: Document, entry: dict[str, Any]) -> F
     field = schema if isinstance(schema, FieldInfo) else None
     allowed = allowed_values(field) if field else "see docs"
     if kind in {"missing", "union_tag_not_found"}:
-        path = path if kind == "missing" else _joined(path, "kind")
+        if kind != "missing":
+            path, allowed = _joined(path, "kind"), ", ".join(_tagged(schema) or ())
         parent_line = document.lines.get(path.rpartition(".")[0])
         return Fault(
             file=document.file, path=path, got="nothing", allowed=allowed, change=_advice(field, "add this key"),
@@ -88,12 +109,12 @@ def _fault(record: type[Record], document: Document, entry: dict[str, Any]) -> F
     if kind == "union_tag_invalid":
         path = _joined(path, "kind")
         return Fault(
-            file=document.file, path=path, got=repr(entry["ctx"]["tag"]), allowed=entry["ctx"]["expected_tags"],
+            file=document.file, path=path, got=_spelt(entry["input"].get("kind")), allowed=", ".join(_tagged(schema) or ()),
             change="write one of them", line=document.lines.get(path),
         )  # fmt: skip
     return Fault(
-        file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, allowed),
-        change=_advice(field, "write an allowed value"), line=line,
+        file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, _of_item(allowed, path)),
+        change=_advice(field, _verb(entry)), line=line,
     )  # fmt: skip
 
 
@@ -116,6 +137,20 @@ def _constraint(entry: dict[str, Any], allowed: str) -> str:
     }  # fmt: skip
     template = words.get(entry["type"])
     return f"{allowed}, {template.format(**context)}" if template else allowed
+
+
+def _of_item(allowed: str, path: str) -> str:
+    return allowed.removeprefix("a list, each ") if path.endswith("]") else allowed
+
+
+def _verb(entry: dict[str, Any]) -> str:
+    """Say what to do about a value that only its quotes, or their lack, make wrong."""
+    value, kind = entry["input"], entry["type"]
+    if kind == "string_type" and isinstance(value, int | float):
+        return "put it in quotes"
+    if kind in {"int_type", "float_type"} and isinstance(value, str) and value.replace(".", "", 1).isdigit():
+        return "remove the quotes"
+    return "write an allowed value"
 
 
 def _advice(field: FieldInfo | None, verb: str) -> str:

@@ -128,8 +128,8 @@ def pages() -> dict[str, str]:
             Environment,
             "An environment file",
             "`environments/<name>.yaml` declares one account and region, and the experiments it hosts. Operators own "
-            "it. The file's name is the environment's name. `tandem new NAME` writes a commented starter. Besides these "
-            "types the rules of [rules.md](rules.md) hold.",
+            "it. The file's name is the environment's name. `tandem new NAME` writes a commented starter. Besides "
+            "these types the rules of [rules.md](rules.md) hold.",
         ),
         "experiment.md": reference(
             Experiment,

@@ -1,0 +1,110 @@
+"""Files in which every leaf of a schema is written, in each of its kinds."""
+
+from __future__ import annotations
+
+import copy
+import re
+from typing import Any
+
+ENVIRONMENT: dict[str, Any] = {
+    "account": "210987654321",
+    "region": "us-east-2",
+    "termination_protection": True,
+    "network": {
+        "kind": "new", "cidr": "10.42.0.0/16", "zones": ["use2-az1", "use2-az3"], "nat": "single",
+        "interface_endpoints": True,
+    },
+    "bootstrap": {"qualifier": "tandem", "permissions_boundary": "Boundary"},
+    "cluster": {
+        "kubernetes": "1.36",
+        "endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]},
+        "access": {
+            kind: [f"arn:aws:iam::210987654321:role/{kind}"] for kind in ("admin", "operator", "engineer", "viewer")
+        },
+        "system_nodes": {"instance_type": "m7i.large", "count": 2},
+        "deletion_protection": True,
+    },
+    "artifacts": {"existing_bucket": "models", "noncurrent_days": 30},
+    "capacity": {
+        "instance_type": "trn2.48xlarge", "kind": "capacity-block", "reservation_id": "cr-0123456789abcdef0",
+        "zone": "use2-az3", "nodes": 1, "usd_per_hour": 35.76, "usd_per_hour_date": "2026-05-31", "efa": False,
+    },
+    "registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"},
+    "tags": {"project": "tandem"},
+    "log_retention_days": 90,
+    "delivery": {
+        "kind": "gitops", "repo_url": "https://git.acme.dev/tandem.git", "revision": "main", "path": "manifests/x",
+        "tool": "argocd", "namespace": "argocd",
+    },
+    "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000.0},
+    "serving": {"allowed_namespaces": ["other"]},
+    "experiments": ["pair"],
+}  # fmt: skip
+
+OTHER_ENVIRONMENT: dict[str, Any] = {
+    **ENVIRONMENT,
+    "network": {
+        "kind": "existing", "vpc_id": "vpc-0123456789abcdef0", "cidr": "10.42.0.0/16",
+        "subnets": [{"id": "subnet-01234567", "zone": "use2-az1"}, {"id": "subnet-12345678", "zone": "use2-az3"}],
+    },
+    "delivery": {"kind": "cdk"},
+}  # fmt: skip
+
+EXPERIMENT: dict[str, Any] = {
+    "runtime": "nxdi-v0",
+    "target": "Qwen/Qwen3-32B",
+    "accept_unproven": False,
+    "max_prompt_tokens": 384,
+    "max_output_tokens": 600,
+    "serving": {
+        "tensor_parallel_size": 32, "logical_neuron_core": 2, "devices": 8, "device_group": 8, "max_num_seqs": 4,
+        "max_model_len": 1024, "dtype": "bfloat16", "async_mode": False, "cpu": 90, "memory_gib": 256, "shm_gib": 16,
+        "tuning": {
+            "fused_qkv": True, "sequence_parallel_enabled": True, "qkv_kernel_enabled": True,
+            "attn_kernel_enabled": True, "mlp_kernel_enabled": True, "cc_pipeline_tiling_factor": 1,
+            "context_encoding_buckets": [1024], "token_generation_buckets": [1024],
+            "num_batched_tokens_buckets": [1024], "num_seqs_buckets": [4], "optimization_level": 2,
+        },
+    },
+    "variants": [
+        {
+            "name": "fast", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": 7,
+            "method": "draft_model",
+        },
+    ],
+    "sweep": {"prefix": "swept", "mode": "fused", "drafts": ["Qwen/Qwen3-1.7B"], "num_speculative_tokens": [5]},
+    "suites": ["post"],
+    "schedule": "interleaved",
+}  # fmt: skip
+
+
+def steps(path: str) -> list[str | int]:
+    """Split a key path: `variants[0].name` into variants, 0 and name."""
+    return [int(step) if step.isdigit() else step for step in re.split(r"\.|\[|\]", path) if step]
+
+
+def holder(data: dict[str, Any], path: str) -> Any:
+    """Return the mapping that the last key of a path stands in."""
+    place: Any = data
+    for step in steps(path)[:-1]:
+        place = place[step]
+    return place
+
+
+def value(data: dict[str, Any], path: str) -> Any:
+    """Return the value at a key path."""
+    return holder(data, path)[steps(path)[-1]]
+
+
+def replaced(data: dict[str, Any], path: str, new: Any) -> dict[str, Any]:
+    """Return a copy with another value at a key path."""
+    changed = copy.deepcopy(data)
+    holder(changed, path)[steps(path)[-1]] = new
+    return changed
+
+
+def removed(data: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return a copy without a key."""
+    changed = copy.deepcopy(data)
+    del holder(changed, path)[steps(path)[-1]]
+    return changed

@@ -1,0 +1,236 @@
+"""Bad input made from the schemas: each leaf of a wrong type, missing, and with an unknown sibling."""
+
+from __future__ import annotations
+
+import json
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from complete import ENVIRONMENT, EXPERIMENT, OTHER_ENVIRONMENT, removed, replaced, value
+
+from tandem.spec.document import read_document
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.faults import Fault, SpecError
+from tandem.spec.record import Record, parse
+from tandem.spec.reference import Leaf, leaves
+
+WHOLE: dict[str, tuple[type[Record], dict[str, Any]]] = {
+    "environment": (Environment, ENVIRONMENT),
+    "other-environment": (Environment, OTHER_ENVIRONMENT),
+    "experiment": (Experiment, EXPERIMENT),
+}
+WRONG: dict[str, Any] = {
+    "a mapping": {"wrong": "type"},
+    "a list": [["wrong"]],
+    "a word": "no such word!",
+    "a number": 0.5,
+    "one as a fraction": 1.0,
+    "a boolean": True,
+    "null": None,
+}
+
+
+def written(kind: str) -> Iterator[tuple[str, Leaf]]:
+    """Yield (key path, leaf) of every leaf that the whole file of a kind holds."""
+    record, data = WHOLE[kind]
+    for leaf in leaves(record):
+        path = leaf.path.replace("[]", "[0]")
+        if leaf.path == "name":
+            continue
+        section, _, only = leaf.only.partition(".kind: ")
+        if not only or value(data, f"{section}.kind") == only:
+            yield path, leaf
+
+
+def takes(annotation: Any) -> set[object]:
+    """Return the plain types that an annotation admits; Literal for words to choose from."""
+    if get_origin(annotation) is Literal:
+        return {Literal}
+    if get_origin(annotation) in (tuple, dict):
+        return {get_origin(annotation)}
+    if get_args(annotation):
+        return set().union(*(takes(argument) for argument in get_args(annotation) if not isinstance(argument, str)))
+    return {annotation} if isinstance(annotation, type) else set()
+
+
+def wrong(leaf: Leaf) -> Iterator[str]:
+    """Yield the names of the values in WRONG that a leaf must refuse."""
+    admitted = takes(leaf.field.annotation)
+    free_text = leaf.takes.startswith(("text", "a relative folder"))
+    yield from (["a mapping"] if dict not in admitted else ["a word"])
+    yield "a list"
+    if not free_text:
+        yield "a word"
+    if float not in admitted:
+        yield from ("a number", "one as a fraction")
+    if bool not in admitted:
+        yield "a boolean"
+    if types.NoneType not in admitted:
+        yield "null"
+
+
+def faults(folder: Path, kind: str, data: Any) -> tuple[Fault, ...]:
+    """Write a file (JSON is YAML, and quicker written), read it back and return what is wrong with it."""
+    path = folder / "file.yaml"
+    path.write_text(json.dumps(data, indent=1))
+    try:
+        parse(WHOLE[kind][0], read_document(path), name="file")
+    except SpecError as error:
+        return error.faults
+    return ()
+
+
+def stripped(path: str, *, known: set[str]) -> str:
+    """Return the leaf that a fault's path lies in: the path itself, or the list around it."""
+    return path if path in known else path.removesuffix("[0]")
+
+
+LEAVES = [(kind, path, leaf) for kind in WHOLE for path, leaf in written(kind)]
+WRONGS = [(kind, path, name) for kind, path, leaf in LEAVES for name in dict.fromkeys(wrong(leaf))]
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_the_whole_file_is_good(kind: str, tmp_path: Path) -> None:
+    assert faults(tmp_path, kind, WHOLE[kind][1]) == ()
+
+
+@pytest.mark.parametrize(("kind", "path", "name"), WRONGS, ids=[" ".join(each) for each in WRONGS])
+def test_rejects_a_wrong_type_at_its_key(kind: str, path: str, name: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
+
+    assert [stripped(fault.path, known={path}) for fault in found] == [path]
+    assert all((found[0].got, found[0].allowed, found[0].change, found[0].line))
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [(kind, path) for kind, path, leaf in LEAVES if leaf.required],
+    ids=lambda part: part,
+)
+def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, kind, removed(WHOLE[kind][1], path))
+
+    assert [(fault.path, fault.got) for fault in found] == [(path, "nothing")]
+    assert found[0].allowed
+    assert found[0].change.startswith("add this key")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path"), [(kind, path) for kind, path, leaf in LEAVES if not leaf.required], ids=lambda part: part
+)
+def test_a_leaf_with_a_default_may_be_left_out(kind: str, path: str, tmp_path: Path) -> None:
+    assert faults(tmp_path, kind, removed(WHOLE[kind][1], path)) == ()
+
+
+@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, path, _ in LEAVES], ids=lambda part: part)
+def test_rejects_an_unknown_sibling_and_names_the_nearest_key(kind: str, path: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, kind, replaced(WHOLE[kind][1], f"{path}_", 1))
+
+    assert [fault.path for fault in found] == [f"{path}_"]
+    assert found[0].change == f"did you mean {path.rpartition('.')[2]!r}?"
+    assert path.rpartition(".")[2] in found[0].allowed
+
+
+@pytest.mark.parametrize("kind", WHOLE)
+def test_tells_all_faults_of_a_file_at_once(kind: str, tmp_path: Path) -> None:
+    data = WHOLE[kind][1]
+    paths = [path for path, leaf in written(kind) if not (leaf.only and path.endswith(".kind"))]
+    for path in paths:
+        data = replaced(data, path, WRONG["a list"])
+
+    found = faults(tmp_path, kind, data)
+
+    assert sorted(stripped(fault.path, known=set(paths)) for fault in found) == sorted(paths)
+
+
+@pytest.mark.parametrize(
+    ("kind", "section"),
+    [
+        ("environment", "network"), ("environment", "cluster"), ("environment", "cluster.endpoint"),
+        ("environment", "cluster.access"), ("environment", "capacity"), ("environment", "delivery"),
+        ("environment", "guard"), ("experiment", "serving"), ("experiment", "variants"),
+    ],
+)  # fmt: skip
+def test_rejects_a_missing_section_once(kind: str, section: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, kind, removed(WHOLE[kind][1], section))
+
+    assert [(fault.path, fault.got) for fault in found] == [(section, "nothing")]
+
+
+@pytest.mark.parametrize("name", ["a list", "a word", "a number", "a boolean", "null"])
+@pytest.mark.parametrize("section", ["network", "cluster", "cluster.endpoint", "capacity", "delivery", "serving"])
+def test_rejects_a_section_that_is_no_mapping(section: str, name: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, "environment", replaced(ENVIRONMENT, section, WRONG[name]))
+
+    assert [fault.path for fault in found] == [section]
+    assert found[0].allowed.startswith("a mapping")
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "new", "allowed"),
+    [
+        ("experiment", "serving.tensor_parallel_size", 0, "a whole number, at least 1"),
+        ("experiment", "serving.tensor_parallel_size", 129, "a whole number, at most 128"),
+        ("experiment", "sweep.drafts", [], None),
+        ("experiment", "sweep.num_speculative_tokens[0]", 65, "a whole number from 1 to 64, at most 64"),
+        ("environment", "network.kind", "neww", "new, existing"),
+        ("environment", "network.kind", None, "new, existing"),
+        ("environment", "network.zones", ["use2-az1"], None),
+        ("environment", "network.zones[0]", "us-east-2a", None),
+        ("environment", "account", "2109876543210", "12 digits in quotes"),
+        ("environment", "capacity.usd_per_hour_date", "2026-02-30", "a date YYYY-MM-DD"),
+        ("environment", "delivery.revision", "", None),
+        ("environment", "experiments", [], None),
+        ("environment", "experiments[0]", "Upper", None),
+    ],
+)  # fmt: skip
+def test_rejects_a_value_outside_its_limits(
+    kind: str, path: str, new: Any, allowed: str | None, tmp_path: Path
+) -> None:
+    found = faults(tmp_path, kind, replaced(WHOLE[kind][1], path, new))
+
+    assert [fault.path for fault in found] == [path]
+    assert allowed in (None, found[0].allowed)
+
+
+@pytest.mark.parametrize("kind", ["environment", "experiment"])
+def test_rejects_a_name_written_in_the_file(kind: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, kind, {**WHOLE[kind][1], "name": "other"})
+
+    assert [fault.path for fault in found] == ["name"]
+
+
+@pytest.mark.parametrize("key", ["public.ecr.aws/UPPER", "localhost", ""])
+def test_rejects_a_mirror_of_what_is_no_registry(key: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, "environment", {**ENVIRONMENT, "registry_mirrors": {key: "mirror.acme.dev"}})
+
+    assert len(found) == 1
+    assert found[0].path.startswith("registry_mirrors")
+    assert found[0].line
+
+
+def test_a_section_without_its_kind_is_told_the_kinds(tmp_path: Path) -> None:
+    found = faults(tmp_path, "environment", removed(ENVIRONMENT, "network.kind"))
+
+    assert found[0].allowed == "new, existing"
+
+
+@pytest.mark.parametrize(
+    ("path", "new", "advice"),
+    [
+        ("account", 210987654321, "put it in quotes"),
+        ("cluster.kubernetes", 1.36, "put it in quotes"),
+        ("tags.project", False, "put it in quotes"),
+        ("capacity.nodes", "1", "remove the quotes"),
+        ("capacity.usd_per_hour", "35.76", "remove the quotes"),
+        ("capacity.nodes", "one", "write an allowed value"),
+    ],
+)
+def test_advises_on_quotes_where_they_are_the_fault(path: str, new: Any, advice: str, tmp_path: Path) -> None:
+    found = faults(tmp_path, "environment", replaced(ENVIRONMENT, path, new))
+
+    assert found[0].change.startswith(advice)
