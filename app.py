@@ -14,10 +14,11 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import _node  # noqa: F401  # before anything imports jsii
-from tandem.commands.inputs import Inputs, Selection, legal
+from tandem.commands.inputs import Selection, legal
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -48,14 +49,23 @@ def main(arguments: Sequence[str]) -> int:
         return BAD_INPUT
     for warning in inputs.faults:
         sys.stderr.write(f"warning: {warning}\n")
-    app(inputs, outdir=os.environ.get("CDK_OUTDIR", "cdk.out"), context=context).synth()
+    hosts = [(environment, inputs.hosted(environment)) for environment in inputs.environments()]
+    app(hosts, inputs.catalogue, outdir=os.environ.get("CDK_OUTDIR", "cdk.out"), context=context).synth()
     return 0
 
 
-def app(inputs: Inputs, *, outdir: str | None, context: Mapping[str, str], validate: bool | None = None) -> cdk.App:
+def app(
+    hosts: Sequence[tuple[Environment, Sequence[Experiment]]],
+    catalogue: Catalogue,
+    *,
+    outdir: str,
+    context: Mapping[str, Any] = MappingProxyType({}),
+    validate: bool | None = None,
+) -> cdk.App:
     """Build one stage per environment.
 
     Args:
+        hosts: legal environments, each with the experiments it hosts.
         outdir: folder of the cloud assembly.
         context: what the user said by `-c`, for the CDK's own keys.
         validate: the CDK's template validation; None leaves it to the environment variable CDK_VALIDATION.
@@ -66,15 +76,20 @@ def app(inputs: Inputs, *, outdir: str | None, context: Mapping[str, str], valid
 
     flags = json.loads((ROOT / "cdk.json").read_text())["context"]  # plain `python app.py` gets them too
     root = cdk.App(
-        outdir=outdir, context={**flags, **context}, analytics_reporting=False, tree_metadata=False,
+        outdir=outdir,
+        context={**flags, **context},
+        analytics_reporting=False,
+        tree_metadata=False,
         builtin_cloud_formation_validation=validate,
-    )  # fmt: skip
-    for environment in inputs.environments():
-        experiments = inputs.hosted(environment)
+    )
+    for environment, experiments in hosts:
         EnvironmentStage(
-            root, environment=environment, experiments=experiments, catalogue=inputs.catalogue,
-            inside=inside(environment, experiments, inputs.catalogue),
-        )  # fmt: skip
+            root,
+            environment=environment,
+            experiments=experiments,
+            catalogue=catalogue,
+            inside=inside(environment, experiments, catalogue),
+        )
     return root
 
 
@@ -97,7 +112,7 @@ def inside(environment: Environment, experiments: Sequence[Experiment], catalogu
     )  # fmt: skip
 
 
-def _context(arguments: Sequence[str]) -> dict[str, str]:
+def _context(arguments: Sequence[str]) -> dict[str, Any]:
     """Return the context: from the CDK CLI's environment variable, or from the arguments of `python app.py`."""
     parser = argparse.ArgumentParser(prog="app.py", description=__doc__.partition("\n")[0] if __doc__ else None)
     parser.add_argument("-c", "--context", action="append", default=[], metavar="KEY=VALUE")

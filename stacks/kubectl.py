@@ -59,24 +59,49 @@ class Kubectl(Construct):
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
         )
-        network = lambda_.CfnFunction.VpcConfigProperty(
-            subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
-        )
-        parts = provider.node.find_all()
-        for function in (part for part in parts if isinstance(part, lambda_.CfnFunction)):
-            function.vpc_config = network
-        framework = next(part for part in parts if isinstance(part, iam.CfnRole))
-        _narrow(framework)
-        groups = [part for part in parts if isinstance(part, logs.CfnLogGroup)]
-        for group in groups:
-            group.retention_in_days = retention_days
-            group.apply_removal_policy(RemovalPolicy.DESTROY)
-        writes = allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
+        handler, framework = _functions(provider)
+        for function in (handler, framework):
+            function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
+                subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
+            )
+        framework_role = _narrow(provider, handler)
         policy = iam.CfnPolicy(
-            self, "WriteLogs", policy_name="write-logs", policy_document=document(writes),
-            roles=[role.role_name, framework.ref],
+            self, "WriteLogs", policy_name="write-logs", roles=[role.role_name, framework_role.ref],
+            policy_document=document(_writes(provider, retention_days)),
         )  # fmt: skip
         self.ready = DependencyGroup(entry, policy)
+
+
+def _functions(provider: Construct) -> tuple[lambda_.CfnFunction, lambda_.CfnFunction]:
+    """Return the handler that has kubectl, and the framework's function that CloudFormation calls."""
+    found = [part for part in provider.node.find_all() if isinstance(part, lambda_.CfnFunction)]
+    handler, framework = found
+    acknowledge(
+        handler, {"AwsSolutions-L1": "the CDK pins the Python its handler is tested with; CDK releases move it"}
+    )
+    return handler, framework
+
+
+def _writes(provider: Construct, retention_days: int) -> dict[str, Any]:
+    """Let the functions' log groups forget, and return the right to write to these two only."""
+    groups = [part for part in provider.node.find_all() if isinstance(part, logs.CfnLogGroup)]
+    for group in groups:
+        group.retention_in_days = retention_days
+        group.apply_removal_policy(RemovalPolicy.DESTROY)
+    return allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
+
+
+def _narrow(provider: Construct, handler: lambda_.CfnFunction) -> iam.CfnRole:
+    """Cut the framework's role down: call the handler, run in the VPC; not every version, not any log group."""
+    parts = provider.node.find_all()
+    (policy,) = [part for part in parts if isinstance(part, iam.CfnPolicy)]
+    policy.policy_document = document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler.attr_arn]))
+    (role,) = [part for part in parts if isinstance(part, iam.CfnRole)]
+    role.managed_policy_arns = []
+    in_vpc = document(allow(_VPC_ACTIONS, ["*"]))
+    role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=in_vpc)]
+    acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
+    return role
 
 
 def _handler_role(scope: Construct, cluster_name: str, chart_repository: str) -> iam.Role:
@@ -92,14 +117,6 @@ def _handler_role(scope: Construct, cluster_name: str, chart_repository: str) ->
     )  # fmt: skip
     acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
     return role
-
-
-def _narrow(role: iam.CfnRole) -> None:
-    """Replace the framework role's managed policies, which write to any log group, by what it needs."""
-    role.managed_policy_arns = []
-    in_vpc = document(allow(_VPC_ACTIONS, ["*"]))
-    role.policies = [iam.CfnRole.PolicyProperty(policy_name="framework", policy_document=in_vpc)]
-    acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
 
 
 def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
