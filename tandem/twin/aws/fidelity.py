@@ -112,7 +112,8 @@ FIDELITY: Mapping[str, Fidelity] = {
     "AWS::Lambda::Permission": _stored("kept and described"),
     "AWS::Logs::LogGroup": _real("takes and returns events; retention is kept and deletes nothing"),
     "AWS::S3::Bucket": _real(
-        "objects, versions and conditional writes work; lifecycle, access logs and encryption are kept and not acted on"
+        "objects, versions and conditional writes work; lifecycle, access logs and encryption are kept and not acted on",
+        AccessControl="the endpoint drops a canned ACL",
     ),
     "AWS::S3::BucketPolicy": _stored("kept and described; not enforced here"),
     "AWS::SSM::Parameter": _real("takes and returns values", AllowedPattern="held by the service at a write"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ministack.core.responses import get_account_id, get_region
 from ministack.services import s3
 from ministack.services.cloudformation import provisioners
 
@@ -13,14 +14,14 @@ NEEDS = {
         "_buckets", "_bucket_has_versions", "_bucket_tags", "_bucket_logging_config", "_bucket_versioning",
         "_delete_bucket", "_delete_bucket_encryption", "_delete_bucket_lifecycle",
         "_delete_bucket_ownership_controls", "_put_bucket_encryption", "_put_bucket_lifecycle",
-        "_put_bucket_logging", "_put_bucket_ownership_controls",
+        "_put_bucket_logging", "_put_bucket_ownership_controls", "_resolve_sse_write_headers",
     ),
     provisioners: ("_s3_create", "_s3_update", "_s3_delete", "_tag_map"),
 }  # fmt: skip
 
-# What MiniStack's own handler applies; with `_CONFIGURATIONS` and Tags this is all that a template may say here.
-_ITS_OWN = {"BucketName", "CorsConfiguration", "NotificationConfiguration", "PublicAccessBlockConfiguration",
-            "VersioningConfiguration", "WebsiteConfiguration"}  # fmt: skip
+# What MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says); with `_CONFIGURATIONS` and Tags this is all that a template may say here.
+_ITS_OWN = {"AccessControl", "BucketName", "CorsConfiguration", "NotificationConfiguration",
+            "PublicAccessBlockConfiguration", "VersioningConfiguration", "WebsiteConfiguration"}  # fmt: skip
 
 
 def install(handlers: dict) -> None:
@@ -43,6 +44,7 @@ def install(handlers: dict) -> None:
 
     bucket.update(create=created, update=updated, delete=_delete)
     _policy_needs_its_bucket(handlers)
+    _key_of_the_account()
     taggable("AWS::S3::Bucket")
 
 
@@ -82,6 +84,19 @@ def _policy_needs_its_bucket(handlers):
         return create(logical_id, properties, stack)
 
     policy["create"] = created
+
+
+def _key_of_the_account():
+    """A write that asks for KMS and names no key takes the account's own `aws/s3`; the CDK CLI publishes so."""
+    resolve, header = s3._resolve_sse_write_headers, "x-amz-server-side-encryption"
+
+    def resolved(headers, bucket):
+        if headers.get(header) == "aws:kms" and not headers.get(f"{header}-aws-kms-key-id"):
+            key = f"arn:aws:kms:{get_region()}:{get_account_id()}:alias/aws/s3"
+            headers = {**headers, f"{header}-aws-kms-key-id": key}
+        return resolve(headers, bucket)
+
+    s3._resolve_sse_write_headers = resolved
 
 
 def _encryption(said):

@@ -1,0 +1,127 @@
+"""Runs the real CDK CLI of node_modules against the endpoint, and reads what CloudFormation then says."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tandem.twin.aws.endpoint import REPOSITORY, Endpoint
+from tandem.twin.aws.scene import Scene
+
+TIMEOUT_S = 600.0  # a deploy takes 20 s on an idle machine
+
+
+class CdkFailed(RuntimeError):
+    """The CLI ended with an error; the message is the end of what it printed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cdk:
+    """The CLI bound to one endpoint, one app and one scene.
+
+    Args:
+        app: what `--app` gets.
+        work: directory for the CLI's cache, the assembly and the log.
+    """
+
+    endpoint: Endpoint
+    scene: Scene
+    work: Path
+    app: str = f"{sys.executable} app.py"
+
+    @property
+    def log(self) -> Path:
+        """All that the CLI printed."""
+        return self.work / "cdk.log"
+
+    @property
+    def stacks(self) -> str:
+        """The pattern of the environment's stacks."""
+        return f"{self.scene.name}/*"
+
+    def run(self, *arguments: str) -> str:
+        """Run the CLI and return what it printed.
+
+        Raises:
+            CdkFailed: it ended with another code than 0, or not in time.
+        """
+        command = [str(REPOSITORY / "node_modules" / ".bin" / "cdk"), *arguments, "--no-notices", "--no-color"]
+        with self.log.open("a+b") as log:
+            log.write(f"\n$ cdk {' '.join(arguments)}\n".encode())
+            log.flush()
+            start = log.tell()
+            try:
+                code: int | str = subprocess.run(
+                    command, cwd=REPOSITORY, env=self._environment_variables(), stdin=subprocess.DEVNULL, stdout=log,
+                    stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False,
+                ).returncode  # fmt: skip
+            except subprocess.TimeoutExpired:
+                code = f"none within {TIMEOUT_S:.0f} s"
+            log.seek(start)
+            printed = log.read().decode(errors="replace")
+        if code != 0:
+            raise CdkFailed(f"cdk {arguments[0]} ended with code {code}:\n{printed.strip()[-3000:]}")
+        return printed
+
+    def _environment_variables(self) -> dict[str, str]:
+        """The caller's own, without any AWS or CDK setting; the Python of this process comes first in the path."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
+        path = f"{Path(sys.executable).parent}{os.pathsep}{own.get('PATH', os.defpath)}"
+        return {**own, **self.endpoint.client_environment(self.work / "home"), "PATH": path}
+
+    def _of_the_app(self) -> tuple[str, ...]:
+        context = {"environments": self.scene.environments, "experiments": self.scene.experiments, "env": self.scene.name}
+        pairs = (part for name, value in context.items() for part in ("--context", f"{name}={value}"))
+        return ("--app", self.app, "--output", str(self.work / "cdk.out"), *pairs)
+
+    def bootstrap(self, qualifier: str) -> None:
+        """Bootstrap account and region with the environment's qualifier, as docs/deploy.md says."""
+        place = f"aws://{self.endpoint.account}/{self.endpoint.region}"
+        self.run("bootstrap", place, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}")
+
+    def deploy(self, *more: str) -> str:
+        """Synthesize and deploy all stacks in their order."""
+        return self.run("deploy", self.stacks, "--require-approval", "never", *more, *self._of_the_app())
+
+    def diff(self) -> str:
+        """Compare the app with what is deployed; a difference is a failure."""
+        return self.run("diff", self.stacks, "--fail", *self._of_the_app())
+
+    def destroy(self) -> str:
+        """Destroy all stacks in reverse order."""
+        return self.run("destroy", self.stacks, "--force", *self._of_the_app())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Deployed:
+    """One stack as CloudFormation tells it; equal where nothing was deployed in between."""
+
+    name: str
+    status: str
+    changed: str
+    template: str
+
+
+def deployed(endpoint: Endpoint, environment: str) -> dict[str, Deployed]:
+    """The environment's stacks by name, without those that are gone."""
+    cloudformation = endpoint.client("cloudformation")
+    pages = cloudformation.get_paginator("describe_stacks").paginate()
+    stacks = [stack for page in pages for stack in page["Stacks"] if stack["StackName"].startswith(f"{environment}-")]
+    return {
+        stack["StackName"]: Deployed(
+            name=stack["StackName"],
+            status=stack["StackStatus"],
+            changed=str(stack.get("LastUpdatedTime", stack["CreationTime"])),
+            template=_template(cloudformation, stack["StackName"]),
+        )
+        for stack in sorted(stacks, key=lambda stack: str(stack["CreationTime"]))
+        if stack["StackStatus"] != "DELETE_COMPLETE"
+    }
+
+
+def _template(cloudformation: Any, name: str) -> str:
+    return str(cloudformation.get_template(StackName=name)["TemplateBody"])
