@@ -32,7 +32,7 @@ def probes(model: str) -> dict[str, Probe]:
     health = {"httpGet": {"path": "/health", "port": "http"}, "timeoutSeconds": 10}
     return {
         "startupProbe": {
-            "exec": {"command": ["python", "-c", one_token(model)]},
+            "exec": {"command": ["python", "-c", program(model)]},
             "periodSeconds": STARTUP_PERIOD_S,
             "timeoutSeconds": COMPLETION_TIMEOUT_S,
             "failureThreshold": STARTUP_FAILURES,
@@ -43,7 +43,7 @@ def probes(model: str) -> dict[str, Probe]:
     }
 
 
-def one_token(model: str) -> str:
+def program(model: str) -> str:
     """Return the Python program that asks the server for one token and fails unless it comes."""
     body = json.dumps({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0})
     return PROGRAM.format(port=SERVER_PORT, body=body, timeout=COMPLETION_TIMEOUT_S - 5)

@@ -1,0 +1,74 @@
+"""What the chart tests share: the committed specs, rendered once per process."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from charts import workloads
+from charts.gitops import gitops
+from tandem.spec.catalogue import catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.load import load
+
+ROOT = Path(__file__).parent.parent.parent
+CATALOGUE = catalogue()
+_WORKSPACE = load(ROOT / "environments", ROOT / "experiments")
+ENVIRONMENTS = {name: found.environment for name, found in _WORKSPACE.environments.items()}
+EXPERIMENTS = {name: found.experiment for name, found in _WORKSPACE.experiments.items()}
+HOSTED = [(name, hosted) for name, environment in ENVIRONMENTS.items() for hosted in environment.experiments]
+GITOPS = [name for name, environment in ENVIRONMENTS.items() if environment.delivery.kind == "gitops"]
+
+MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com/public"
+MIRRORS = {"public.ecr.aws": MIRROR}
+
+
+def experiments(environment: Environment) -> list[Experiment]:
+    return [EXPERIMENTS[name] for name in environment.experiments]
+
+
+@cache
+def stages(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]:
+    return workloads(ENVIRONMENTS[environment], EXPERIMENTS[experiment], CATALOGUE)
+
+
+@cache
+def controller(environment: str) -> list[dict[str, Any]]:
+    """The GitOps objects of an environment."""
+    made = gitops(ENVIRONMENTS[environment], experiments(ENVIRONMENTS[environment]), CATALOGUE)
+    return [body for bodies in made.values() for body in bodies]
+
+
+def objects(environment: str, experiment: str) -> list[dict[str, Any]]:
+    return [body for bodies in stages(environment, experiment).values() for body in bodies]
+
+
+def of_kind(bodies: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    """Name to object."""
+    return {body["metadata"]["name"]: body for body in bodies if body["kind"] == kind}
+
+
+def templates(bodies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Variant to pod template."""
+    return {name: body["spec"]["template"] for name, body in of_kind(bodies, "Deployment").items()}
+
+
+def container(bodies: list[dict[str, Any]], variant: str) -> dict[str, Any]:
+    (found,) = templates(bodies)[variant]["spec"]["containers"]
+    return found
+
+
+def flag(arguments: list[str], name: str) -> str:
+    """The value that follows a flag."""
+    return arguments[arguments.index(name) + 1]
+
+
+def variant(experiment: Experiment, name: str) -> Variant:
+    return next(found for found in experiment.all_variants() if found.name == name)
+
+
+def node_program() -> str:
+    return os.environ["JSII_NODE"]

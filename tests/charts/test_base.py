@@ -1,0 +1,163 @@
+"""The namespace: who may enter it, who may leave it, what may run in it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, stages
+
+from charts import workloads
+from tandem.spec import names
+from tandem.spec.environment import Serving
+
+SERVER = {"app.kubernetes.io/component": "server"}
+BENCH = {"app.kubernetes.io/component": "bench"}
+DNS = {"k8s-app": "kube-dns"}
+OWN = "tandem-post"
+Peer = tuple[str, dict[str, str]]
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    expressions = selector.get("matchExpressions", [])
+    assert all(each["operator"] == "In" for each in expressions)
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(each["key"]) in each["values"] for each in expressions
+    )
+
+
+def admitted(
+    policies: list[dict[str, Any]], direction: str, pod: dict[str, str], peer: Peer, port: tuple[str, int]
+) -> bool:
+    """Whether the policies of one namespace let a pod there receive from, or send to, a peer.
+
+    Source: kubernetes.io docs/concepts/services-networking/network-policies: once a policy selects a pod for a
+    direction, only what some policy admits passes; a peer without namespaceSelector is of the own namespace.
+    """
+    rules, side = {"Ingress": ("ingress", "from"), "Egress": ("egress", "to")}[direction]
+    bound = [each["spec"] for each in policies if selects(each["spec"]["podSelector"], pod)]
+    bound = [spec for spec in bound if direction in spec["policyTypes"]]
+    space = {"kubernetes.io/metadata.name": peer[0]}
+    return not bound or any(
+        port in {(each["protocol"], each["port"]) for each in rule["ports"]}
+        and any(
+            (selects(source["namespaceSelector"], space) if "namespaceSelector" in source else peer[0] == OWN)
+            and selects(source.get("podSelector", {}), peer[1])
+            for source in rule[side]
+        )
+        for spec in bound
+        for rule in spec.get(rules, [])
+    )
+
+
+def policies(**serving: Any) -> list[dict[str, Any]]:
+    environment = ENVIRONMENTS["post-us-east-2"].model_copy(update={"serving": Serving(**serving)})
+    made = workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
+    return list(of_kind(made, "NetworkPolicy").values())
+
+
+HTTP = ("TCP", 8000)
+
+
+@pytest.mark.parametrize(
+    ("peer", "port", "expected"),
+    [
+        pytest.param((OWN, BENCH), HTTP, True, id="bench"),
+        pytest.param((OWN, BENCH), ("TCP", 22), False, id="bench-on-another-port"),
+        pytest.param(("tandem-other", BENCH), HTTP, False, id="bench-of-another-experiment"),
+        pytest.param((OWN, SERVER), HTTP, False, id="another-server"),
+        pytest.param((OWN, {}), HTTP, False, id="anything-else-in-the-namespace"),
+        pytest.param(("amazon-cloudwatch", {"app.kubernetes.io/name": "cloudwatch-agent"}), HTTP, True, id="metrics"),
+        pytest.param(("default", {}), HTTP, False, id="a-stranger"),
+    ],
+)
+def test_who_reaches_a_server(peer: Peer, port: tuple[str, int], *, expected: bool) -> None:
+    assert admitted(policies(), "Ingress", SERVER, peer, port) is expected
+
+
+def test_an_allowed_namespace_reaches_a_server() -> None:
+    allowed = policies(allowed_namespaces=("shop", "chat"))
+
+    assert [admitted(allowed, "Ingress", SERVER, (name, {}), HTTP) for name in ("shop", "chat", "other")] == [
+        True,
+        True,
+        False,
+    ]
+
+
+@pytest.mark.parametrize("pod", [SERVER, BENCH, {}], ids=["server", "bench", "other"])
+def test_every_pod_may_ask_for_names(pod: dict[str, str]) -> None:
+    assert admitted(policies(), "Egress", pod, ("kube-system", DNS), ("UDP", 53))
+
+
+@pytest.mark.parametrize(
+    ("peer", "port"),
+    [
+        (("kube-system", {}), ("TCP", 443)),
+        (("default", {}), ("TCP", 443)),
+        ((OWN, SERVER), HTTP),
+        (("kube-system", {}), ("UDP", 53)),
+    ],
+    ids=["kube-system", "default", "another-server", "no-resolver"],
+)
+def test_a_server_sends_nowhere_else(peer: Peer, port: tuple[str, int]) -> None:
+    assert not admitted(policies(), "Egress", SERVER, peer, port)
+
+
+def test_a_pod_without_a_policy_of_its_own_receives_nothing() -> None:
+    assert not admitted(policies(), "Ingress", {}, (OWN, BENCH), HTTP)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, experiment: str) -> None:
+    (namespace,) = of_kind(stages(environment, experiment)["base"], "Namespace").values()
+    security = {key: value for key, value in namespace["metadata"]["labels"].items() if key.startswith("pod-security")}
+    version = f"v{ENVIRONMENTS[environment].cluster.kubernetes}"
+
+    assert security == {
+        "pod-security.kubernetes.io/enforce": "baseline",
+        "pod-security.kubernetes.io/enforce-version": version,
+        "pod-security.kubernetes.io/warn": "restricted",
+        "pod-security.kubernetes.io/warn-version": version,
+        "pod-security.kubernetes.io/audit": "restricted",
+        "pod-security.kubernetes.io/audit-version": version,
+    }
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_there_is_one_account_for_each_thing_that_runs(environment: str, experiment: str) -> None:
+    accounts = of_kind(stages(environment, experiment)["base"], "ServiceAccount")
+
+    assert set(accounts) == {names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT}
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_no_account_hands_out_a_token_of_the_kubernetes_api(environment: str, experiment: str) -> None:
+    accounts = of_kind(stages(environment, experiment)["base"], "ServiceAccount").values()
+
+    assert {account["automountServiceAccountToken"] for account in accounts} == {False}
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_every_object_says_what_it_is_part_of(environment: str, experiment: str) -> None:
+    said = [set(body["metadata"]["labels"]) for body in objects(environment, experiment)]
+
+    assert all({f"app.kubernetes.io/{key}" for key in ("name", "part-of", "component")} <= labels for labels in said)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_no_object_is_labelled_by_what_only_one_door_would_write(environment: str, experiment: str) -> None:
+    keys = {key for body in objects(environment, experiment) for key in body["metadata"]["labels"]}
+
+    assert keys & {"app.kubernetes.io/managed-by", "app.kubernetes.io/instance"} == set()
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_every_namespaced_object_is_in_the_experiments_namespace(environment: str, experiment: str) -> None:
+    spaces = {
+        body["metadata"].get("namespace")
+        for body in objects(environment, experiment)
+        if body["kind"] not in {"Namespace", "PersistentVolume"}
+    }
+
+    assert spaces == {names.namespace(EXPERIMENTS[experiment])}

@@ -1,0 +1,213 @@
+"""The claim templates against the slices that the Neuron DRA driver publishes."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import celpy
+import pytest
+from celpy import celtypes
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, of_kind, stages
+
+from charts.claims import template_name
+from tandem.spec.experiment import ServingSettings
+
+# the group ids that drivers published for trn2.48xlarge: sha256 over the EFA addresses of the group
+# (aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go, 2026-11-21)
+GROUPS = {
+    "devicegroup4_id": ["13713e551cd37c19", "671622785349fddf", "237e3ef7b968b4d3", "b3d6ce1919d29f8f"],
+    "devicegroup8_id": ["3593812b8066a078", "614e16dab9ba2f1f"],
+    "devicegroup16_id": ["821d14afaf11327d"],
+}
+HALVES = [list(range(8)), list(range(8, 16))]
+Device = dict[str, Any]
+
+
+def slice_of(instance_type: str) -> list[Device]:
+    """The devices one node of the type publishes; the grid and its groups exist on the large type alone."""
+    count = {"trn2.48xlarge": 16, "trn2.3xlarge": 1}[instance_type]
+    devices = []
+    for index in range(count):
+        own = {"deviceId": index, "instanceType": instance_type, "resourceType": "neuron_device"}
+        shared = {name: ids[index * len(ids) // 16] for name, ids in GROUPS.items()} if count == 16 else {}
+        devices.append({"driver": "neuron.aws.com", "attributes": {"neuron.aws.com": own, "resource.aws.com": shared}})
+    return devices
+
+
+def matches(expression: str, device: Device) -> bool:
+    environment = celpy.Environment(annotations={"device": celtypes.MapType})
+    program = environment.program(environment.compile(expression))
+    return bool(program.evaluate({"device": celpy.json_to_cel(device)}))
+
+
+def spec_of(environment: str, experiment: str) -> dict[str, Any]:
+    (template,) = of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate").values()
+    return template["spec"]["spec"]["devices"]
+
+
+def expression(environment: str, experiment: str) -> str:
+    (request,) = spec_of(environment, experiment)["requests"]
+    (selector,) = request["exactly"]["selectors"]
+    return selector["cel"]["expression"]
+
+
+def allocate(spec: dict[str, Any], free: list[Device]) -> list[Device] | None:
+    """Choose devices as the scheduler does: as many as asked, all selected, equal in the attribute to match.
+
+    A device that lacks the attribute can never satisfy the constraint (kubernetes.io, resource.k8s.io/v1
+    DeviceConstraint.matchAttribute).
+    """
+    (request,) = spec["requests"]
+    wanted = request["exactly"]
+    selected = [
+        device for device in free if all(matches(each["cel"]["expression"], device) for each in wanted["selectors"])
+    ]
+    pools = [selected]
+    for constraint in spec.get("constraints", []):
+        domain, _, name = constraint["matchAttribute"].partition("/")
+        values = {device["attributes"].get(domain, {}).get(name) for device in selected} - {None}
+        pools = [
+            [d for d in selected if d["attributes"].get(domain, {}).get(name) == value] for value in sorted(values)
+        ]
+    return next((list(pick) for pool in pools for pick in combinations(pool, wanted["count"])), None)
+
+
+def ids(devices: list[Device] | None) -> list[int]:
+    assert devices is not None
+    return [device["attributes"]["neuron.aws.com"]["deviceId"] for device in devices]
+
+
+def without(devices: list[Device], taken: list[Device] | None) -> list[Device]:
+    return [device for device in devices if device not in (taken or [])]
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_the_selector_admits_every_chip_of_the_environments_type(environment: str, experiment: str) -> None:
+    devices = slice_of(ENVIRONMENTS[environment].capacity.instance_type)
+
+    assert all(matches(expression(environment, experiment), device) for device in devices)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_the_selector_admits_no_chip_of_another_type(environment: str, experiment: str) -> None:
+    (other,) = {"trn2.48xlarge", "trn2.3xlarge"} - {ENVIRONMENTS[environment].capacity.instance_type}
+
+    assert not any(matches(expression(environment, experiment), device) for device in slice_of(other))
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_the_selector_admits_no_whole_node(environment: str, experiment: str) -> None:
+    node = slice_of(ENVIRONMENTS[environment].capacity.instance_type)[0]
+    node["attributes"]["neuron.aws.com"]["resourceType"] = "neuron_node"
+
+    assert not matches(expression(environment, experiment), node)
+
+
+def test_an_attribute_that_no_device_has_is_an_error_and_not_a_match() -> None:
+    with pytest.raises(celpy.CELEvalError):
+        matches('device.attributes["neuron.aws.com"].instanceFamily == "trn2"', slice_of("trn2.48xlarge")[0])
+
+
+def test_a_server_of_the_post_gets_eight_of_sixteen_in_one_group() -> None:
+    chosen = ids(allocate(spec_of("post-us-east-2", "post"), slice_of("trn2.48xlarge")))
+
+    assert chosen in HALVES
+
+
+def test_two_servers_of_the_post_fill_a_node_half_each() -> None:
+    spec, node = spec_of("post-us-east-2", "post"), slice_of("trn2.48xlarge")
+    first = allocate(spec, node)
+
+    second = allocate(spec, without(node, first))
+
+    assert sorted([ids(first), ids(second)]) == HALVES
+
+
+def test_a_third_server_of_the_post_finds_nothing() -> None:
+    spec, node = spec_of("post-us-east-2", "post"), slice_of("trn2.48xlarge")
+    rest = without(node, allocate(spec, node))
+
+    assert allocate(spec, without(rest, allocate(spec, rest))) is None
+
+
+def test_one_broken_chip_in_each_half_leaves_no_group_of_eight() -> None:
+    node = [device for device in slice_of("trn2.48xlarge") if ids([device])[0] not in {3, 12}]
+
+    assert allocate(spec_of("post-us-east-2", "post"), node) is None
+
+
+def test_eight_free_chips_across_both_halves_are_no_group() -> None:
+    node = [device for device in slice_of("trn2.48xlarge") if 4 <= ids([device])[0] < 12]
+
+    assert allocate(spec_of("post-us-east-2", "post"), node) is None
+
+
+def test_four_servers_of_four_chips_fill_a_node() -> None:
+    spec, free, taken = spec_of("native-us-east-2", "qwen3-native"), slice_of("trn2.48xlarge"), []
+    for _ in range(4):
+        chosen = allocate(spec, free)
+        taken.append(ids(chosen))
+        free = without(free, chosen)
+
+    assert sorted(taken) == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]]
+
+
+def test_the_small_instance_serves_its_one_chip() -> None:
+    assert ids(allocate(spec_of("dev-trn2-3xlarge", "dev"), slice_of("trn2.3xlarge"))) == [0]
+
+
+def test_a_group_can_never_be_had_on_an_instance_that_publishes_none() -> None:
+    spec = spec_of("dev-trn2-3xlarge", "dev") | {
+        "constraints": [{"requests": ["neuron"], "matchAttribute": "resource.aws.com/devicegroup8_id"}]
+    }
+
+    assert allocate(spec, slice_of("trn2.3xlarge")) is None
+
+
+def test_the_data_file_names_the_groups_that_drivers_published() -> None:
+    figure = CATALOGUE.instances.instances["trn2.48xlarge"].resource_slice
+
+    assert figure is not None
+    assert {name.rpartition("/")[2]: list(found) for name, found in figure.value.items()} == GROUPS
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_group_is_asked_for_where_one_is_declared_and_only_there(environment: str, experiment: str) -> None:
+    size = EXPERIMENTS[experiment].serving.device_group
+
+    asked = [each["matchAttribute"] for each in spec_of(environment, experiment).get("constraints", [])]
+
+    assert asked == ([f"resource.aws.com/devicegroup{size}_id"] if size else [])
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_the_driver_sets_the_logical_cores_that_the_server_is_told(environment: str, experiment: str) -> None:
+    (config,) = spec_of(environment, experiment)["config"]
+
+    assert config["opaque"] == {
+        "driver": "neuron.aws.com",
+        "parameters": {
+            "apiVersion": "neuron.aws.com/v1",
+            "kind": "NeuronConfig",
+            "logicalNeuronCore": EXPERIMENTS[experiment].serving.logical_neuron_core,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"devices": 4}, {"device_group": None}, {"logical_neuron_core": 1}],
+    ids=lambda change: next(iter(change)),
+)
+def test_another_spec_is_another_template_because_a_template_cannot_change(change: dict[str, Any]) -> None:
+    serving = EXPERIMENTS["post"].serving
+    other = ServingSettings.model_validate(serving.model_dump() | change)
+
+    assert template_name("trn2.48xlarge", other) != template_name("trn2.48xlarge", serving)
+
+
+def test_another_instance_type_is_another_template() -> None:
+    serving = EXPERIMENTS["post"].serving
+
+    assert template_name("trn2u.48xlarge", serving) != template_name("trn2.48xlarge", serving)

@@ -1,0 +1,247 @@
+"""What Argo CD and Flux are told, held against what there is to sync."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    GITOPS,
+    HOSTED,
+    MIRROR,
+    MIRRORS,
+    controller,
+    experiments,
+    objects,
+    of_kind,
+    stages,
+)
+
+from charts import STAGES
+from charts.driver import driver
+from charts.gitops import flux, gitops
+from charts.tree import files
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+ARGOCD = ENVIRONMENTS["native-us-east-2"]
+FLUX = ENVIRONMENTS["dev-trn2-3xlarge"]
+
+
+def told(environment: Environment) -> list[dict[str, Any]]:
+    return [body for found in gitops(environment, experiments(environment), CATALOGUE).values() for body in found]
+
+
+def applications() -> list[dict[str, Any]]:
+    """Every Application of the Argo CD environment, those of the set filled in."""
+    bodies = controller("native-us-east-2")
+    (found,) = of_kind(bodies, "ApplicationSet").values()
+    (generator,) = found["spec"]["generators"]
+    template = found["spec"]["template"]["spec"]
+    written = [body["spec"] for body in of_kind(bodies, "Application").values()]
+    return written + [filled(template, element) for element in generator["list"]["elements"]]
+
+
+def filled(value: Any, element: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: filled(inner, element) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [filled(inner, element) for inner in value]
+    for key, text in element.items():
+        value = value.replace(f"{{{{.{key}}}}}", text) if isinstance(value, str) else value
+    return value
+
+
+def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
+    assert told(ENVIRONMENTS["post-us-east-2"]) == []
+
+
+@pytest.mark.parametrize("environment", GITOPS)
+def test_every_object_is_in_the_controllers_namespace(environment: str) -> None:
+    delivery = ENVIRONMENTS[environment].delivery
+
+    assert {body["metadata"]["namespace"] for body in controller(environment)} == {delivery.namespace}
+
+
+@pytest.mark.parametrize("environment", GITOPS)
+def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -> None:
+    spec = ENVIRONMENTS[environment]
+    tree = {str(path) for path in files(spec, experiments(spec), CATALOGUE)}
+    synced = [each["source"]["path"] for each in applications()] if spec.delivery.tool == "argocd" else []
+    synced += [
+        body["spec"]["path"].removeprefix("./") for body in of_kind(controller(environment), "Kustomization").values()
+    ]
+    folders = [path for path in synced if path != "."]
+
+    missing = [path for path in folders if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree]
+
+    assert (len(folders) > 0, missing) == (True, [])
+
+
+def test_argo_cd_syncs_every_experiment_once() -> None:
+    synced = [each["destination"]["namespace"] for each in applications() if each["project"] == ARGOCD.name]
+
+    assert synced == [names.namespace(experiment) for experiment in experiments(ARGOCD)]
+
+
+def test_argo_cd_follows_its_own_folder_so_that_a_new_experiment_is_a_commit() -> None:
+    own = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-gitops"]
+
+    assert own["spec"]["source"]["path"] == "manifests/native-us-east-2/gitops"
+
+
+def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> None:
+    revisions = {each["source"]["targetRevision"] for each in applications()}
+
+    assert revisions == {ARGOCD.delivery.revision, CATALOGUE.dra_chart.version.value}
+
+
+def test_every_application_prunes_and_heals() -> None:
+    automated = [each["syncPolicy"]["automated"] for each in applications()]
+
+    assert all(each == {"prune": True, "selfHeal": True} for each in automated)
+
+
+def test_every_application_goes_where_its_project_admits() -> None:
+    projects = of_kind(controller("native-us-east-2"), "AppProject")
+
+    assert all(each["destination"] in projects[each["project"]]["spec"]["destinations"] for each in applications())
+
+
+def test_every_application_comes_from_where_its_project_admits() -> None:
+    projects = of_kind(controller("native-us-east-2"), "AppProject")
+
+    assert all(each["source"]["repoURL"] in projects[each["project"]]["spec"]["sourceRepos"] for each in applications())
+
+
+def test_the_project_of_the_experiments_admits_exactly_what_is_rendered() -> None:
+    project = of_kind(controller("native-us-east-2"), "AppProject")["native-us-east-2"]["spec"]
+    rendered = {
+        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
+        for environment, experiment in HOSTED
+        for body in objects(environment, experiment)
+    }
+    admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
+    admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
+
+    assert admitted == rendered
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) -> None:
+    waves = {
+        stage: {body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"] for body in bodies}
+        for stage, bodies in stages(environment, experiment).items()
+    }
+
+    assert waves == {"base": {"0"}, "claims": {"1"}, "storage": {"2"}, "serve": {"3"}}
+
+
+def test_flux_applies_stage_after_stage() -> None:
+    found = of_kind(controller("dev-trn2-3xlarge"), "Kustomization")
+    after = {name: [each["name"] for each in body["spec"].get("dependsOn", [])] for name, body in found.items()}
+
+    assert after == {
+        "dev-trn2-3xlarge-gitops": [],
+        "dev-base": [],
+        "dev-claims": ["dev-base"],
+        "dev-storage": ["dev-claims"],
+        "dev-serve": ["dev-storage"],
+    }
+
+
+def test_flux_knows_the_stages_of_the_charts() -> None:
+    assert flux.STAGES == STAGES
+
+
+def test_flux_prunes_what_leaves_the_repository() -> None:
+    assert {body["spec"]["prune"] for body in of_kind(controller("dev-trn2-3xlarge"), "Kustomization").values()} == {
+        True
+    }
+
+
+@pytest.mark.parametrize(
+    ("revision", "expected"),
+    [
+        ("main", {"branch": "main"}),
+        ("release/7", {"branch": "release/7"}),
+        ("v1.2.0", {"tag": "v1.2.0"}),
+        ("1.2.0-rc.1", {"tag": "1.2.0-rc.1"}),
+        ("refs/tags/stable", {"name": "refs/tags/stable"}),
+        ("81ce03ae" * 5, {"commit": "81ce03ae" * 5}),
+    ],
+)
+def test_flux_is_told_what_kind_of_revision_it_follows(revision: str, expected: dict[str, str]) -> None:
+    assert flux.reference(revision) == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"), [("ssh://git@git.example.com/x.git", True), ("https://x.example/y", False)]
+)
+def test_flux_is_given_a_key_for_ssh(url: str, *, expected: bool) -> None:
+    delivery = FLUX.delivery.model_copy(update={"repo_url": url})
+
+    (source,) = of_kind(told(FLUX.model_copy(update={"delivery": delivery})), "GitRepository").values()
+
+    assert ("secretRef" in source["spec"]) is expected
+
+
+def test_both_tools_pin_the_driver_chart() -> None:
+    version = CATALOGUE.dra_chart.version.value
+    application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-neuron-dra"]
+    (source,) = of_kind(controller("dev-trn2-3xlarge"), "OCIRepository").values()
+
+    assert [application["spec"]["source"]["targetRevision"], source["spec"]["ref"]["tag"]] == [version, version]
+
+
+def test_both_tools_give_the_driver_chart_the_values_of_the_data_file() -> None:
+    application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-neuron-dra"]
+    (release,) = of_kind(controller("dev-trn2-3xlarge"), "HelmRelease").values()
+    expected = CATALOGUE.dra_chart.values.value
+
+    assert [application["spec"]["source"]["helm"]["valuesObject"], release["spec"]["values"]] == [expected, expected]
+
+
+def test_the_device_plugin_is_off_where_the_driver_is_on() -> None:
+    values = driver(ARGOCD, CATALOGUE).values
+
+    assert (values["devicePlugin"]["enabled"], values["draDriver"]["enabled"]) == (False, True)
+
+
+def test_a_mirror_moves_the_driver_chart() -> None:
+    mirrored = driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
+
+    assert mirrored.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
+
+
+def test_a_mirror_moves_every_image_of_the_driver_chart() -> None:
+    values = driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE).values
+
+    assert values["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
+
+
+def test_without_a_mirror_the_chart_keeps_its_own_images() -> None:
+    assert driver(ARGOCD, CATALOGUE).values == CATALOGUE.dra_chart.values.value
+
+
+def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
+    figure = CATALOGUE.dra_chart.images
+    images = tuple(image.model_copy(update={"repository_value": None}) for image in figure.value)
+    fixed = figure.model_copy(update={"value": images})
+    known = replace(CATALOGUE, dra_chart=CATALOGUE.dra_chart.model_copy(update={"images": fixed}))
+
+    with pytest.raises(ValueError, match="no value that moves"):
+        driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
+
+
+def test_the_release_makes_no_namespace_that_the_chart_itself_brings() -> None:
+    (release,) = of_kind(controller("dev-trn2-3xlarge"), "HelmRelease").values()
+    application = of_kind(controller("native-us-east-2"), "Application")["native-us-east-2-neuron-dra"]
+
+    assert release["spec"]["targetNamespace"] == "kube-system"
+    assert "createNamespace" not in release["spec"]["install"]
+    assert "CreateNamespace=true" not in application["spec"]["syncPolicy"]["syncOptions"]

@@ -1,0 +1,207 @@
+"""A parked environment looks parked: its pods wait, nobody's node is taken, no tool calls it broken."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    controller,
+    experiments,
+    of_kind,
+    stages,
+    templates,
+)
+
+from tandem.spec import names
+from tandem.spec.artifact_key import artifact_key
+
+Pod = dict[str, Any]
+TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
+MOUNTPOINT_STARTS = {"key": "s3.csi.aws.com/agent-not-ready", "value": "", "effect": "NoExecute"}
+
+
+@dataclass(frozen=True)
+class Node:
+    labels: dict[str, str]
+    taints: list[dict[str, str]] = field(default_factory=list)
+
+
+def fits(pod: Pod, node: Node) -> bool:
+    """The scheduler's filters NodeAffinity (nodeSelector) and TaintToleration.
+
+    Source: kubernetes.io docs/concepts/scheduling-eviction, assign-pod-node and taint-and-toleration.
+    """
+    selected = pod.get("nodeSelector", {}).items() <= node.labels.items()
+    return selected and all(tolerated(pod, taint) for taint in node.taints if taint["effect"] != "PreferNoSchedule")
+
+
+def tolerated(pod: Pod, taint: dict[str, str]) -> bool:
+    return any(
+        toleration.get("key") in (None, taint["key"])
+        and toleration.get("effect") in (None, taint["effect"])
+        and (toleration.get("operator") == "Exists" or toleration.get("value") == taint["value"])
+        for toleration in pod.get("tolerations", [])
+    )
+
+
+def raised(environment: str, experiment: str, *variants: str) -> Node:
+    """An accelerator node that was raised for these variants of one experiment."""
+    found = {each.name: each for each in EXPERIMENTS[experiment].all_variants()}
+    own = {names.raise_label(found[name]): experiment for name in variants}
+    kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
+    return Node(labels=kind | own, taints=[TAINT])
+
+
+def pods(environment: str) -> dict[tuple[str, str], Pod]:
+    """Every server's pod in an environment, by experiment and variant."""
+    return {
+        (experiment.name, name): template["spec"]
+        for experiment in experiments(ENVIRONMENTS[environment])
+        for name, template in templates(stages(environment, experiment.name)["serve"]).items()
+    }
+
+
+SERVERS = [
+    pytest.param(environment, *server, id=f"{server[0]}-{server[1]}")
+    for environment in ENVIRONMENTS
+    for server in pods(environment)
+]
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_a_pod_fits_the_node_raised_for_it(environment: str, experiment: str, variant: str) -> None:
+    assert fits(pods(environment)[experiment, variant], raised(environment, experiment, variant))
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_no_other_pod_of_the_environment_fits_that_node(environment: str, experiment: str, variant: str) -> None:
+    node = raised(environment, experiment, variant)
+
+    takers = [server for server, pod in pods(environment).items() if fits(pod, node)]
+
+    assert takers == [(experiment, variant)]
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_no_pod_fits_an_accelerator_node_that_nobody_raised_for_it(environment: str) -> None:
+    kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
+
+    assert [server for server, pod in pods(environment).items() if fits(pod, Node(labels=kind, taints=[TAINT]))] == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_without_the_raise_label_every_pod_would_take_the_node(environment: str) -> None:
+    server = next(iter(pods(environment)))
+    bare = {
+        key: pod | {"nodeSelector": {k: v for k, v in pod["nodeSelector"].items() if not k.startswith("raise.")}}
+        for key, pod in pods(environment).items()
+    }
+
+    takers = [key for key, pod in bare.items() if fits(pod, raised(environment, *server))]
+
+    assert takers == list(bare)
+
+
+def test_both_arms_fit_the_node_raised_for_both() -> None:
+    node = raised("post-us-east-2", "post", "qwen-vllm", "qwen-sd-vllm")
+
+    takers = [server for server, pod in pods("post-us-east-2").items() if fits(pod, node)]
+
+    assert takers == [("post", "qwen-vllm"), ("post", "qwen-sd-vllm")]
+
+
+def test_both_arms_of_the_post_leave_the_node_room_for_its_daemons() -> None:
+    instance = CATALOGUE.instances.instances["trn2.48xlarge"]
+    wanted = [
+        container["resources"]["requests"]
+        for (experiment, _), pod in pods("post-us-east-2").items()
+        if experiment == "post"
+        for container in pod["containers"]
+    ]
+
+    assert sum(int(each["cpu"]) for each in wanted) * 1000 < (instance.allocatable_cpu_m.value or 0)
+    assert sum(int(each["memory"].removesuffix("Gi")) for each in wanted) * 1024 < (
+        instance.allocatable_memory_mib.value or 0
+    )
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_one_server_fits_its_instance(environment: str, experiment: str, variant: str) -> None:
+    instance = CATALOGUE.instances.instances[ENVIRONMENTS[environment].capacity.instance_type]
+    requests = pods(environment)[experiment, variant]["containers"][0]["resources"]["requests"]
+
+    assert int(requests["cpu"]) * 1000 < (instance.allocatable_cpu_m.value or 0)
+    assert int(requests["memory"].removesuffix("Gi")) * 1024 < (instance.allocatable_memory_mib.value or 0)
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_a_pod_waits_until_the_node_can_mount_s3(environment: str, experiment: str, variant: str) -> None:
+    node = raised(environment, experiment, variant)
+    starting = Node(labels=node.labels, taints=[*node.taints, MOUNTPOINT_STARTS])
+
+    assert not fits(pods(environment)[experiment, variant], starting)
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_a_waiting_pod_never_fails_its_rollout(environment: str, experiment: str, variant: str) -> None:
+    server = of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
+
+    assert server["spec"]["progressDeadlineSeconds"] == 2**31 - 1  # Kubernetes reads this as no deadline
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_argo_cd_does_not_judge_a_waiting_pod(environment: str, experiment: str, variant: str) -> None:
+    server = of_kind(stages(environment, experiment)["serve"], "Deployment")[variant]
+
+    assert server["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
+
+
+def test_flux_waits_for_every_stage_but_serve() -> None:
+    found = of_kind(controller("dev-trn2-3xlarge"), "Kustomization")
+
+    assert {name: body["spec"]["wait"] for name, body in found.items()} == {
+        "dev-trn2-3xlarge-gitops": False,  # it holds itself
+        "dev-base": True,
+        "dev-claims": True,
+        "dev-storage": True,
+        "dev-serve": False,
+    }
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(environment: str, experiment: str) -> None:
+    spec = EXPERIMENTS[experiment]
+    claims = sum(len(pod["resourceClaims"]) for (name, _), pod in pods(environment).items() if name == experiment)
+    artifacts = {artifact_key(spec, variant, CATALOGUE).digest for variant in spec.all_variants()}
+    quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
+
+    assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims + len(artifacts)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_the_quota_admits_the_devices_of_all_those_claims(environment: str, experiment: str) -> None:
+    (template,) = of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate").values()
+    (request,) = template["spec"]["spec"]["devices"]["requests"]
+    quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
+    key = f"{request['exactly']['deviceClassName']}.deviceclass.resource.k8s.io/devices"
+
+    assert int(quota[key]) == int(quota["count/resourceclaims.resource.k8s.io"]) * request["exactly"]["count"]
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_every_pod_claims_by_the_template_that_is_there(environment: str, experiment: str) -> None:
+    made = set(of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate"))
+    asked = {
+        claim["resourceClaimTemplateName"]
+        for (name, _), pod in pods(environment).items()
+        if name == experiment
+        for claim in pod["resourceClaims"]
+    }
+
+    assert asked == made

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from chart_cases import ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, node_program, objects, of_kind
+
+CORE = [
+    pytest.param(environment, body, id=f"{experiment}-{body['kind']}-{body['metadata']['name']}")
+    for environment, experiment in HOSTED
+    for body in objects(environment, experiment)
+]
+
+
+def minor(environment: str) -> str:
+    return ENVIRONMENTS[environment].cluster.kubernetes
+
+
+def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
+    program = [node_program(), str(ROOT / "tests/charts/gitops_schemas.mjs"), str(ROOT / "node_modules")]
+    done = subprocess.run(program, input=json.dumps(bodies), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(("environment", "body"), CORE)
+def test_a_core_object_passes_the_strict_schema_of_its_minor(environment: str, body: dict[str, Any]) -> None:
+    kubernetes_validate.validate(body, minor(environment), strict=True)
+
+
+def claim_template() -> dict[str, Any]:
+    (found,) = of_kind(objects("post-us-east-2", "post"), "ResourceClaimTemplate").values()
+    return copy.deepcopy(found)
+
+
+def test_the_core_schemas_refuse_the_flat_claim_of_the_beta_api() -> None:
+    body = claim_template()
+    (request,) = body["spec"]["spec"]["devices"]["requests"]
+    request.update(request.pop("exactly"))
+
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(body, "1.36", strict=True)
+
+
+def test_the_core_schemas_refuse_an_unknown_field_of_a_pod() -> None:
+    body = copy.deepcopy(of_kind(objects("post-us-east-2", "post"), "Deployment")["qwen-vllm"])
+    body["spec"]["template"]["spec"]["containers"][0]["resource"] = {}
+
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(body, "1.36", strict=True)
+
+
+@pytest.mark.parametrize("environment", GITOPS)
+def test_the_objects_of_the_gitops_tool_pass_its_strict_schema(environment: str) -> None:
+    bodies = controller(environment)
+
+    assert gitops_errors(bodies) == [[] for _ in bodies]
+
+
+SPOILT = [
+    ("native-us-east-2", "Application", ["spec", "syncPolicy", "automated"], {"prunes": True}),
+    ("native-us-east-2", "ApplicationSet", ["spec", "template", "spec", "source"], {"revision": "main"}),
+    ("native-us-east-2", "AppProject", ["spec"], {"sourceRepos": "one"}),
+    ("native-us-east-2", "Application", [], {"status2": {}}),
+    ("dev-trn2-3xlarge", "Kustomization", ["spec"], {"dependOn": []}),
+    ("dev-trn2-3xlarge", "Kustomization", ["spec"], {"wait": "true"}),
+    ("dev-trn2-3xlarge", "HelmRelease", ["spec", "install"], {"createNamespaces": True}),
+    ("dev-trn2-3xlarge", "OCIRepository", ["spec", "ref"], {"version": "1"}),
+    ("dev-trn2-3xlarge", "GitRepository", ["metadata"], {"namespaces": "x"}),
+]
+
+
+@pytest.mark.parametrize(("environment", "kind", "path", "spoiler"), SPOILT, ids=lambda value: str(value)[:40])
+def test_the_gitops_schemas_refuse(environment: str, kind: str, path: list[str], spoiler: dict[str, Any]) -> None:
+    body = copy.deepcopy(next(iter(of_kind(controller(environment), kind).values())))
+    place = body
+    for key in path:
+        place = place[key]
+    place.update(spoiler)
+
+    (errors,) = gitops_errors([body])
+
+    assert len(errors) == 1

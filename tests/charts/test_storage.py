@@ -1,0 +1,107 @@
+"""The bucket as volumes: one per prefix, read only, each bound to its own claim."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, experiments, of_kind, stages, templates
+
+from tandem.spec import names
+from tandem.spec.artifact_key import artifact_key
+
+
+def volumes(environment: str, experiment: str) -> dict[str, dict[str, Any]]:
+    return of_kind(stages(environment, experiment)["storage"], "PersistentVolume")
+
+
+def claims(environment: str, experiment: str) -> dict[str, dict[str, Any]]:
+    return of_kind(stages(environment, experiment)["storage"], "PersistentVolumeClaim")
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_no_two_volumes_of_an_environment_share_a_handle(environment: str) -> None:
+    handles = [
+        volume["spec"]["csi"]["volumeHandle"]
+        for experiment in experiments(ENVIRONMENTS[environment])
+        for volume in volumes(environment, experiment.name).values()
+    ]
+
+    assert len(handles) == len(set(handles))
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_handle_is_its_volumes_name(environment: str, experiment: str) -> None:
+    found = volumes(environment, experiment)
+
+    assert {name: volume["spec"]["csi"]["volumeHandle"] for name, volume in found.items()} == {n: n for n in found}
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_there_is_a_prefix_for_the_models_and_one_for_each_artifact(environment: str, experiment: str) -> None:
+    spec = EXPERIMENTS[experiment]
+    keys = [artifact_key(spec, variant, CATALOGUE) for variant in spec.all_variants()]
+    mounted = [volume["spec"]["mountOptions"][-1] for volume in volumes(environment, experiment).values()]
+
+    assert mounted == ["prefix models/", *(f"prefix artifacts/{key.name}/" for key in keys)]
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_volume_can_only_be_read(environment: str, experiment: str) -> None:
+    said = {
+        (tuple(volume["spec"]["accessModes"]), "read-only" in volume["spec"]["mountOptions"])
+        for volume in volumes(environment, experiment).values()
+    }
+
+    assert said == {(("ReadOnlyMany",), True)}
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_volume_is_mounted_by_the_role_of_the_pod(environment: str, experiment: str) -> None:
+    attributes = [volume["spec"]["csi"]["volumeAttributes"] for volume in volumes(environment, experiment).values()]
+
+    expected = {"bucketName": names.bucket(ENVIRONMENTS[environment]), "authenticationSource": "pod"}
+    assert all(found == expected for found in attributes)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_volume_names_its_region_so_that_nobody_asks_the_node(environment: str, experiment: str) -> None:
+    region = f"region {ENVIRONMENTS[environment].region}"
+
+    assert all(region in volume["spec"]["mountOptions"] for volume in volumes(environment, experiment).values())
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_volume_and_its_claim_name_each_other(environment: str, experiment: str) -> None:
+    space = names.namespace(EXPERIMENTS[experiment])
+    bound = {name: volume["spec"]["claimRef"] for name, volume in volumes(environment, experiment).items()}
+    wanted = {claim["spec"]["volumeName"]: name for name, claim in claims(environment, experiment).items()}
+
+    assert bound == {volume: {"namespace": space, "name": claim} for volume, claim in wanted.items()}
+
+
+@pytest.mark.parametrize("kind", ["PersistentVolume", "PersistentVolumeClaim"])
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_no_storage_class_ever_provisions(environment: str, experiment: str, kind: str) -> None:
+    found = of_kind(stages(environment, experiment)["storage"], kind).values()
+
+    assert {body["spec"]["storageClassName"] for body in found} == {""}
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_deleting_a_volume_deletes_nothing_in_the_bucket(environment: str, experiment: str) -> None:
+    policies = {each["spec"]["persistentVolumeReclaimPolicy"] for each in volumes(environment, experiment).values()}
+
+    assert policies == {"Retain"}
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_every_claim_is_mounted_and_every_mounted_claim_is_there(environment: str, experiment: str) -> None:
+    used = {
+        volume["persistentVolumeClaim"]["claimName"]
+        for template in templates(stages(environment, experiment)["serve"]).values()
+        for volume in template["spec"]["volumes"]
+        if "persistentVolumeClaim" in volume
+    }
+
+    assert used == set(claims(environment, experiment))

