@@ -54,7 +54,7 @@ def read_document(path: Path, file: str | None = None) -> Document:
         reader = _Reader(name, loader)
         data = reader.value(node, "")
     except yaml.YAMLError as error:
-        raise SpecError([_syntax(error, name)]) from None
+        raise SpecError([_syntax(error, text, name)]) from None
     except RecursionError:
         raise SpecError([_whole(name, "deeply nested collections", "a few levels of nesting", "flatten it")]) from None
     if reader.faults:
@@ -97,15 +97,20 @@ def _whole(name: str, got: str, allowed: str, change: str, line: int | None = No
     return Fault(file=name, path="", got=got, allowed=allowed, change=change, line=line)
 
 
-def _syntax(error: yaml.YAMLError, name: str) -> Fault:
+def _syntax(error: yaml.YAMLError, text: str, name: str) -> Fault:
     mark = getattr(error, "problem_mark", None)
     problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "text that is not YAML")
-    if "'\\t'" in problem or "\\t" in problem or "tab" in problem:
-        return _whole(
-            name, "a tab character", "spaces for indentation", "replace each tab by two spaces",
-            mark.line + 1 if mark else None,
-        )  # fmt: skip
-    return _whole(name, problem, "YAML 1.1", "fix the syntax at this line", mark.line + 1 if mark else None)
+    line = mark.line + 1 if mark else None
+    if "tab character" in problem or "'\\t'" in problem or _tabbed(text, line):
+        return _whole(name, "a tab character", "spaces for indentation", "replace each tab by two spaces", line)
+    return _whole(name, problem, "YAML 1.1", "fix the syntax at this line", line)
+
+
+def _tabbed(text: str, line: int | None) -> bool:
+    lines = text.splitlines()
+    if line is None or line > len(lines):
+        return False
+    return "\t" in lines[line - 1][: -len(lines[line - 1].lstrip()) or None]
 
 
 class _Reader:
@@ -120,9 +125,9 @@ class _Reader:
 
     def value(self, node: yaml.Node, path: str) -> Any:
         """Return the plain value of `node`; an unusable one is a fault and becomes None."""
-        self.lines.setdefault(path, node.start_mark.line + 1)
         if id(node) in self._seen:
-            return self._fault(node, path, "an alias (`*name`)", "each value written out", "copy the value here")
+            return self.faults.append(self._alias(path))
+        self.lines.setdefault(path, node.start_mark.line + 1)
         self._seen.add(id(node))
         if node.tag not in _PLAIN_TAGS:
             return self._fault(node, path, f"the tag {_tag(node.tag)}", "untagged plain values", "remove the tag")
@@ -131,6 +136,14 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self.value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
         return self._scalar(node, path)
+
+    def _alias(self, path: str) -> Fault:
+        # an alias is its anchor's node: where it stands is only known of its key, or of the list around it
+        line = self.lines.get(path) or self.lines.get(path.rpartition("[")[0])
+        return Fault(
+            file=self.file, path=path, got="an alias (`*name`)", allowed="each value written out",
+            change="copy the value here", line=line,
+        )  # fmt: skip
 
     def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
         result: dict[str, Any] = {}

@@ -109,8 +109,8 @@ def _fault(record: type[Record], document: Document, entry: dict[str, Any]) -> F
     if kind == "union_tag_invalid":
         path = _joined(path, "kind")
         return Fault(
-            file=document.file, path=path, got=_spelt(entry["input"].get("kind")), allowed=", ".join(_tagged(schema) or ()),
-            change="write one of them", line=document.lines.get(path),
+            file=document.file, path=path, got=_spelt(entry["input"].get("kind")),
+            allowed=", ".join(_tagged(schema) or ()), change="write one of them", line=document.lines.get(path),
         )  # fmt: skip
     return Fault(
         file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, _of_item(allowed, path)),

@@ -89,18 +89,24 @@ def stripped(path: str, *, known: set[str]) -> str:
     return path if path in known else path.removesuffix("[0]")
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder for all files, each overwritten by the next: making thousands takes longer than the tests."""
+    return tmp_path_factory.mktemp("leaves")
+
+
 LEAVES = [(kind, path, leaf) for kind in WHOLE for path, leaf in written(kind)]
 WRONGS = [(kind, path, name) for kind, path, leaf in LEAVES for name in dict.fromkeys(wrong(leaf))]
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_the_whole_file_is_good(kind: str, tmp_path: Path) -> None:
-    assert faults(tmp_path, kind, WHOLE[kind][1]) == ()
+def test_the_whole_file_is_good(kind: str, folder: Path) -> None:
+    assert faults(folder, kind, WHOLE[kind][1]) == ()
 
 
 @pytest.mark.parametrize(("kind", "path", "name"), WRONGS, ids=[" ".join(each) for each in WRONGS])
-def test_rejects_a_wrong_type_at_its_key(kind: str, path: str, name: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
+def test_rejects_a_wrong_type_at_its_key(kind: str, path: str, name: str, folder: Path) -> None:
+    found = faults(folder, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
 
     assert [stripped(fault.path, known={path}) for fault in found] == [path]
     assert all((found[0].got, found[0].allowed, found[0].change, found[0].line))
@@ -111,8 +117,8 @@ def test_rejects_a_wrong_type_at_its_key(kind: str, path: str, name: str, tmp_pa
     [(kind, path) for kind, path, leaf in LEAVES if leaf.required],
     ids=lambda part: part,
 )
-def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, kind, removed(WHOLE[kind][1], path))
+def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -> None:
+    found = faults(folder, kind, removed(WHOLE[kind][1], path))
 
     assert [(fault.path, fault.got) for fault in found] == [(path, "nothing")]
     assert found[0].allowed
@@ -122,13 +128,13 @@ def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, tmp_path: Path)
 @pytest.mark.parametrize(
     ("kind", "path"), [(kind, path) for kind, path, leaf in LEAVES if not leaf.required], ids=lambda part: part
 )
-def test_a_leaf_with_a_default_may_be_left_out(kind: str, path: str, tmp_path: Path) -> None:
-    assert faults(tmp_path, kind, removed(WHOLE[kind][1], path)) == ()
+def test_a_leaf_with_a_default_may_be_left_out(kind: str, path: str, folder: Path) -> None:
+    assert faults(folder, kind, removed(WHOLE[kind][1], path)) == ()
 
 
 @pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, path, _ in LEAVES], ids=lambda part: part)
-def test_rejects_an_unknown_sibling_and_names_the_nearest_key(kind: str, path: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, kind, replaced(WHOLE[kind][1], f"{path}_", 1))
+def test_rejects_an_unknown_sibling_and_names_the_nearest_key(kind: str, path: str, folder: Path) -> None:
+    found = faults(folder, kind, replaced(WHOLE[kind][1], f"{path}_", 1))
 
     assert [fault.path for fault in found] == [f"{path}_"]
     assert found[0].change == f"did you mean {path.rpartition('.')[2]!r}?"
@@ -136,13 +142,13 @@ def test_rejects_an_unknown_sibling_and_names_the_nearest_key(kind: str, path: s
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_tells_all_faults_of_a_file_at_once(kind: str, tmp_path: Path) -> None:
+def test_tells_all_faults_of_a_file_at_once(kind: str, folder: Path) -> None:
     data = WHOLE[kind][1]
     paths = [path for path, leaf in written(kind) if not (leaf.only and path.endswith(".kind"))]
     for path in paths:
         data = replaced(data, path, WRONG["a list"])
 
-    found = faults(tmp_path, kind, data)
+    found = faults(folder, kind, data)
 
     assert sorted(stripped(fault.path, known=set(paths)) for fault in found) == sorted(paths)
 
@@ -155,16 +161,16 @@ def test_tells_all_faults_of_a_file_at_once(kind: str, tmp_path: Path) -> None:
         ("environment", "guard"), ("experiment", "serving"), ("experiment", "variants"),
     ],
 )  # fmt: skip
-def test_rejects_a_missing_section_once(kind: str, section: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, kind, removed(WHOLE[kind][1], section))
+def test_rejects_a_missing_section_once(kind: str, section: str, folder: Path) -> None:
+    found = faults(folder, kind, removed(WHOLE[kind][1], section))
 
     assert [(fault.path, fault.got) for fault in found] == [(section, "nothing")]
 
 
 @pytest.mark.parametrize("name", ["a list", "a word", "a number", "a boolean", "null"])
 @pytest.mark.parametrize("section", ["network", "cluster", "cluster.endpoint", "capacity", "delivery", "serving"])
-def test_rejects_a_section_that_is_no_mapping(section: str, name: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, "environment", replaced(ENVIRONMENT, section, WRONG[name]))
+def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: Path) -> None:
+    found = faults(folder, "environment", replaced(ENVIRONMENT, section, WRONG[name]))
 
     assert [fault.path for fault in found] == [section]
     assert found[0].allowed.startswith("a mapping")
@@ -188,33 +194,31 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, tmp_path:
         ("environment", "experiments[0]", "Upper", None),
     ],
 )  # fmt: skip
-def test_rejects_a_value_outside_its_limits(
-    kind: str, path: str, new: Any, allowed: str | None, tmp_path: Path
-) -> None:
-    found = faults(tmp_path, kind, replaced(WHOLE[kind][1], path, new))
+def test_rejects_a_value_outside_its_limits(kind: str, path: str, new: Any, allowed: str | None, folder: Path) -> None:
+    found = faults(folder, kind, replaced(WHOLE[kind][1], path, new))
 
     assert [fault.path for fault in found] == [path]
     assert allowed in (None, found[0].allowed)
 
 
 @pytest.mark.parametrize("kind", ["environment", "experiment"])
-def test_rejects_a_name_written_in_the_file(kind: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, kind, {**WHOLE[kind][1], "name": "other"})
+def test_rejects_a_name_written_in_the_file(kind: str, folder: Path) -> None:
+    found = faults(folder, kind, {**WHOLE[kind][1], "name": "other"})
 
     assert [fault.path for fault in found] == ["name"]
 
 
 @pytest.mark.parametrize("key", ["public.ecr.aws/UPPER", "localhost", ""])
-def test_rejects_a_mirror_of_what_is_no_registry(key: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, "environment", {**ENVIRONMENT, "registry_mirrors": {key: "mirror.acme.dev"}})
+def test_rejects_a_mirror_of_what_is_no_registry(key: str, folder: Path) -> None:
+    found = faults(folder, "environment", {**ENVIRONMENT, "registry_mirrors": {key: "mirror.acme.dev"}})
 
     assert len(found) == 1
     assert found[0].path.startswith("registry_mirrors")
     assert found[0].line
 
 
-def test_a_section_without_its_kind_is_told_the_kinds(tmp_path: Path) -> None:
-    found = faults(tmp_path, "environment", removed(ENVIRONMENT, "network.kind"))
+def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
+    found = faults(folder, "environment", removed(ENVIRONMENT, "network.kind"))
 
     assert found[0].allowed == "new, existing"
 
@@ -230,7 +234,7 @@ def test_a_section_without_its_kind_is_told_the_kinds(tmp_path: Path) -> None:
         ("capacity.nodes", "one", "write an allowed value"),
     ],
 )
-def test_advises_on_quotes_where_they_are_the_fault(path: str, new: Any, advice: str, tmp_path: Path) -> None:
-    found = faults(tmp_path, "environment", replaced(ENVIRONMENT, path, new))
+def test_advises_on_quotes_where_they_are_the_fault(path: str, new: Any, advice: str, folder: Path) -> None:
+    found = faults(folder, "environment", replaced(ENVIRONMENT, path, new))
 
     assert found[0].change.startswith(advice)
