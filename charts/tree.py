@@ -20,6 +20,7 @@ from tandem.spec.experiment import Experiment
 
 KUSTOMIZATION = "kustomization.yaml"
 FIRST = ("apiVersion", "kind", "metadata", "spec")
+WIDTH = 1_000_000  # characters: no line is ever folded, so that a diff shows a changed value and nothing else
 
 Object = dict[str, Any]
 
@@ -81,17 +82,14 @@ def _ordered(body: Object) -> Object:
     return head | {key: body[key] for key in sorted(body) if key not in head}
 
 
-class _Dumper(yaml.SafeDumper):
-    """Lists below their key's indentation, several lines as a block, nothing as an anchor."""
-
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002
-        super().increase_indent(flow, indentless=False)
+class _Dumper(yaml.CSafeDumper):
+    """Several lines as a block, nothing as an anchor; in C, because a tree is mostly YAML to write."""
 
     def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
         return True
 
 
-def _string(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _string(dumper: yaml.CSafeDumper, text: str) -> yaml.ScalarNode:
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
 
 
@@ -99,7 +97,7 @@ _Dumper.add_representer(str, _string)
 
 
 def _text(body: Object) -> str:
-    return yaml.dump(body, Dumper=_Dumper, sort_keys=False, width=float("inf"), allow_unicode=True)
+    return yaml.dump(body, Dumper=_Dumper, sort_keys=False, width=WIDTH, allow_unicode=True)
 
 
 def _different(environment: Environment, wanted: dict[Path, str], out: Path) -> list[Path]:
