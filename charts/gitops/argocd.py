@@ -73,6 +73,9 @@ class ArgoCdChart(cdk8s.Chart):
                     "namespace": delivery.namespace,
                     "labels": labels(name, "gitops"),
                     "annotations": wave(number),
+                    # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's
+                    # Application has none: pods could not give their devices back once the driver went first
+                    **({"finalizers": [FINALIZER]} if kind == "AppProject" else {}),
                 },
                 "spec": spec,
             })  # fmt: skip

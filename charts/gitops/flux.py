@@ -17,10 +17,10 @@ from constructs import Construct
 
 from charts.driver import RELEASE, RELEASE_NAMESPACE, Driver
 from charts.manifest import labels, manifest
+from charts.workloads import STAGES
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 
-STAGES = ("base", "claims", "storage", "serve")
 KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
 SOURCE_API = "source.toolkit.fluxcd.io/v1"
 HELM_API = "helm.toolkit.fluxcd.io/v2"

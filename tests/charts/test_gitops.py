@@ -21,7 +21,6 @@ from chart_cases import (
     stages,
 )
 
-from charts import STAGES
 from charts.driver import driver
 from charts.gitops import flux, gitops
 from charts.tree import files
@@ -131,6 +130,19 @@ def test_the_project_of_the_experiments_admits_exactly_what_is_rendered() -> Non
     assert admitted == rendered
 
 
+def test_a_project_outlives_the_applications_that_name_it() -> None:
+    """Argo CD cannot finish the deletion of an Application whose project is gone."""
+    projects = of_kind(controller("native-us-east-2"), "AppProject").values()
+
+    assert all(each["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"] for each in projects)
+
+
+def test_an_experiment_that_leaves_the_environment_leaves_the_cluster() -> None:
+    (found,) = of_kind(controller("native-us-east-2"), "ApplicationSet").values()
+
+    assert found["spec"]["template"]["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"]
+
+
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) -> None:
     waves = {
@@ -152,10 +164,6 @@ def test_flux_applies_stage_after_stage() -> None:
         "dev-storage": ["dev-claims"],
         "dev-serve": ["dev-storage"],
     }
-
-
-def test_flux_knows_the_stages_of_the_charts() -> None:
-    assert flux.STAGES == STAGES
 
 
 def test_flux_prunes_what_leaves_the_repository() -> None:
