@@ -6,6 +6,6 @@ launcher refuses to start where one is missing: a version that moved them must n
 
 from __future__ import annotations
 
-from . import bucket, eks_api, eks_types, functions, launch_template, network, recorded
+from . import adoption, bucket, eks_api, eks_types, functions, launch_template, network, recorded
 
-MODULES = (network, launch_template, bucket, functions, eks_api, eks_types, recorded)
+MODULES = (adoption, network, launch_template, bucket, functions, eks_api, eks_types, recorded)

@@ -11,7 +11,7 @@ from .handlers import succeeded, taggable
 
 NEEDS = {
     s3: (
-        "_buckets", "_bucket_has_versions", "_bucket_tags", "_bucket_logging_config", "_bucket_versioning",
+        "_bucket_policies", "_buckets", "_bucket_has_versions", "_bucket_tags", "_bucket_logging_config", "_bucket_versioning",
         "_delete_bucket", "_delete_bucket_encryption", "_delete_bucket_lifecycle",
         "_delete_bucket_ownership_controls", "_put_bucket_encryption", "_put_bucket_lifecycle",
         "_put_bucket_logging", "_put_bucket_ownership_controls", "_resolve_sse_write_headers",
@@ -81,6 +81,8 @@ def _policy_needs_its_bucket(handlers):
     def created(logical_id, properties, stack):
         if properties["Bucket"] not in s3._buckets:
             raise ValueError("The specified bucket does not exist")
+        if properties["Bucket"] in s3._bucket_policies:
+            raise ValueError(f"The bucket policy already exists on bucket {properties['Bucket']}.")
         return create(logical_id, properties, stack)
 
     policy["create"] = created
