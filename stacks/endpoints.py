@@ -11,11 +11,11 @@ from constructs import Construct
 
 from stacks.vpc import Vpc
 
-# What a cluster without internet calls (EKS user guide, private clusters, 2024-12; facts: eks-auth for Pod
-# Identity, eks for node bootstrap, monitoring for metrics). Left out, each with the program that needs it:
-# elasticloadbalancing (no load balancer), xray (no traces), autoscaling (no node problem detector),
-# secretsmanager and ssm (no secret, no shell).
-SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "kms", "logs", "monitoring", "sts")
+# What nodes and pods of a cluster without internet call (EKS user guide, private clusters, 2024-12; eks-auth is
+# Pod Identity). Each costs by the hour and zone, so the guide's others come with the program that calls them:
+# monitoring and xray (no metrics, no traces yet), elasticloadbalancing (no load balancer), autoscaling (no node
+# problem detector), secretsmanager, ssm and kms (no secret, no shell, no client-side encryption).
+SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "sts")
 KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
 
 

@@ -1,0 +1,119 @@
+"""Environments in memory, and their templates: every variant of an environment in one cloud assembly.
+
+Invariant: a variant differs from a committed environment in the fields that its row names and in its name.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tandem.commands.inputs import Inputs, Selection, legal
+from tandem.spec.environment import Environment, ExistingNetwork, Subnet
+from tandem.spec.experiment import Experiment
+from tandem.spec.record import Record
+
+ROOT = Path(__file__).parent.parent.parent
+RESERVATION = "cr-0123456789abcdef0"
+COMMITTED = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge")
+
+Template = dict[str, Any]
+Templates = dict[str, Template]
+
+
+@cache
+def inputs() -> Inputs:
+    return legal(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+
+
+def environment(name: str) -> Environment:
+    found = inputs().workspace.environments[name].environment
+    assert found is not None
+    return found
+
+
+def changed(base: Environment, **parts: Any) -> Environment:
+    """Copy `base`; a dict updates the fields of a part, anything else replaces it."""
+    update = {
+        name: part.model_copy(update=value)
+        if isinstance(part := getattr(base, name), Record) and isinstance(value, dict)
+        else value
+        for name, value in parts.items()
+    }
+    return base.model_copy(update=update)
+
+
+def variants() -> dict[str, Environment]:
+    post = changed(environment("post-us-east-2"), capacity={"reservation_id": RESERVATION})
+    endpoint = post.cluster.endpoint
+    rows: dict[str, dict[str, Any]] = {
+        "capacity-block": {},
+        "reservation": {"capacity": {"kind": "reservation"}},
+        "spot": {"capacity": {"kind": "spot", "reservation_id": None}},
+        "on-demand": {"capacity": {"kind": "on-demand", "reservation_id": None}},
+        "efa": {"capacity": {"efa": True}},
+        "efa-on-demand": {"capacity": {"efa": True, "kind": "on-demand", "reservation_id": None}},
+        "no-reservation": {"capacity": {"reservation_id": None}},
+        "existing-network": {
+            "network": ExistingNetwork(
+                kind="existing", vpc_id="vpc-0123456789abcdef0", cidr="10.9.0.0/16",
+                subnets=(
+                    Subnet(id="subnet-0000000000000000a", zone="use2-az1"),
+                    Subnet(id="subnet-0000000000000000b", zone="use2-az3"),
+                ),
+            )
+        },
+        "existing-bucket": {"artifacts": {"existing_bucket": "their-models"}},
+        "public-endpoint": {
+            "cluster": {"endpoint": endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})}
+        },
+        "permissions-boundary": {"bootstrap": {"permissions_boundary": "TeamBoundary", "qualifier": "acme"}},
+        "mirror": {
+            "registry_mirrors": {
+                "public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public",
+                "registry.k8s.io": "111122223333.dkr.ecr.us-east-2.amazonaws.com/k8s",
+            }
+        },
+        "closed": {"network": {"nat": "none"}},
+        "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},
+        "unprotected": {"termination_protection": False, "cluster": {"deletion_protection": False}},
+    }  # fmt: skip
+    return {name: changed(post, name=name, **row) for name, row in rows.items()}
+
+
+def places() -> list[Environment]:
+    """Return the committed environments, then the variants."""
+    return [*(environment(name) for name in COMMITTED), *variants().values()]
+
+
+def hosted(place: Environment) -> list[Experiment]:
+    return inputs().hosted(place)
+
+
+def texts(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every template of an assembly by the name of its stack."""
+    named: dict[str, bytes] = {}
+    for assembly in sorted(folder.glob("assembly-*")):
+        artifacts = json.loads((assembly / "manifest.json").read_text())["artifacts"]
+        for artifact in artifacts.values():
+            if artifact["type"] == "aws:cloudformation:stack":
+                file = artifact["properties"]["templateFile"]
+                named[artifact["properties"]["stackName"]] = (assembly / file).read_bytes()
+    return named
+
+
+def templates(folder: Path) -> Templates:
+    return {name: json.loads(text) for name, text in texts(folder).items()}
+
+
+def resources(template: Template, type_: str) -> list[dict[str, Any]]:
+    """Return the properties of every resource of a type."""
+    return [found.get("Properties", {}) for found in template["Resources"].values() if found["Type"] == type_]
+
+
+def one(template: Template, type_: str) -> dict[str, Any]:
+    """Return the properties of the only resource of a type."""
+    (found,) = resources(template, type_)
+    return found

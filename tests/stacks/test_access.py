@@ -1,0 +1,41 @@
+"""Access entries: four kinds of people, and the kubectl handler where there is one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from assemblies import Templates, resources
+
+pytestmark = pytest.mark.cdk
+
+CLUSTER_WIDE = {"Type": "cluster"}
+
+
+def granted(stacks: Templates, person: str) -> tuple[str, dict[str, Any]]:
+    entries = resources(stacks["post-us-east-2-Cluster"], "AWS::EKS::AccessEntry")
+    (entry,) = [entry for entry in entries if entry["PrincipalArn"].endswith(f"/{person}")]
+    (policy,) = entry["AccessPolicies"]
+    return policy["PolicyArn"].rpartition("/")[2], policy["AccessScope"]
+
+
+def test_an_admin_may_do_everything(stacks: Templates) -> None:
+    assert granted(stacks, "PlatformAdmin") == ("AmazonEKSClusterAdminPolicy", CLUSTER_WIDE)
+
+
+def test_an_operator_edits_everywhere_and_grants_nothing(stacks: Templates) -> None:
+    assert granted(stacks, "Operator") == ("AmazonEKSEditPolicy", CLUSTER_WIDE)
+
+
+def test_an_engineer_edits_the_experiments_namespaces(stacks: Templates) -> None:
+    scope = {"Type": "namespace", "Namespaces": ["tandem-post", "tandem-post-drafts-windows"]}
+
+    assert granted(stacks, "MlEngineer") == ("AmazonEKSEditPolicy", scope)
+
+
+def test_a_viewer_reads_everywhere(stacks: Templates) -> None:
+    assert granted(stacks, "Viewer") == ("AmazonEKSViewPolicy", CLUSTER_WIDE)
+
+
+def test_nobody_else_enters(stacks: Templates) -> None:
+    assert len(resources(stacks["post-us-east-2-Cluster"], "AWS::EKS::AccessEntry")) == 4

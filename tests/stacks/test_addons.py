@@ -1,0 +1,86 @@
+"""Add-ons: pinned, ordered around the nodes, the CNI with network policy and a role of its own."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from assemblies import Template, Templates, inputs, resources
+
+pytestmark = pytest.mark.cdk
+
+NAMES = ["vpc-cni", "coredns", "kube-proxy", "eks-pod-identity-agent", "aws-mountpoint-s3-csi-driver"]
+
+
+@pytest.fixture(scope="session")
+def stack(stacks: Templates) -> Template:
+    return stacks["post-us-east-2-Cluster"]
+
+
+def addon(stack: Template, name: str) -> dict[str, Any]:
+    (found,) = [found for found in resources(stack, "AWS::EKS::Addon") if found["AddonName"] == name]
+    return found
+
+
+def waits_for(stack: Template, of: str) -> set[str]:
+    """Return the add-ons and the types that the resource named or typed `of` waits for."""
+    (found,) = [
+        each for each in stack["Resources"].values()
+        if each["Type"] == of or each.get("Properties", {}).get("AddonName") == of
+    ]  # fmt: skip
+    earlier = [stack["Resources"][name] for name in found.get("DependsOn", [])]
+    return {each["Properties"].get("AddonName", each["Type"]) for each in earlier}
+
+
+def test_there_are_these_addons_and_no_other(stack: Template) -> None:
+    assert sorted(found["AddonName"] for found in resources(stack, "AWS::EKS::Addon")) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_version_is_the_one_in_the_data(stack: Template, name: str) -> None:
+    known = inputs().catalogue.kubernetes.minors["1.36"].addons[name].value
+
+    assert addon(stack, name).get("AddonVersion") == known
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_template_wins_over_edits(stack: Template, name: str) -> None:
+    assert addon(stack, name)["ResolveConflicts"] == "OVERWRITE"
+
+
+def test_the_cni_enforces_network_policies(stack: Template) -> None:
+    assert json.loads(addon(stack, "vpc-cni")["ConfigurationValues"]) == {"enableNetworkPolicy": "true"}
+
+
+def test_the_cni_has_a_role_of_its_own(stack: Template) -> None:
+    (association,) = addon(stack, "vpc-cni")["PodIdentityAssociations"]
+    role = stack["Resources"][association["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+
+    assert association["ServiceAccount"] == "aws-node"
+    assert role["ManagedPolicyArns"] == ["arn:aws:iam::aws:policy/AmazonEKS_CNI_Policy"]
+
+
+@pytest.mark.parametrize("name", ["vpc-cni", "kube-proxy", "eks-pod-identity-agent"])
+def test_what_makes_a_node_ready_precedes_the_nodes(stack: Template, name: str) -> None:
+    assert name in waits_for(stack, "AWS::EKS::Nodegroup")
+
+
+@pytest.mark.parametrize("name", ["coredns", "aws-mountpoint-s3-csi-driver"])
+def test_what_needs_a_node_follows_the_nodes(stack: Template, name: str) -> None:
+    assert waits_for(stack, name) == {"AWS::EKS::Nodegroup"}
+
+
+def test_a_version_nobody_knows_is_left_to_eks() -> None:
+    import aws_cdk as cdk  # noqa: PLC0415
+    from aws_cdk import aws_eks_v2 as eks  # noqa: PLC0415
+    from aws_cdk.assertions import Match, Template as Built  # noqa: PLC0415
+
+    from stacks.addons import addon as add  # noqa: PLC0415
+
+    stack = cdk.Stack(cdk.App(builtin_cloud_formation_validation=False))
+    vpc = eks.CfnCluster.ResourcesVpcConfigProperty(subnet_ids=["subnet-1"])
+    cluster = eks.CfnCluster(stack, "Cluster", role_arn="arn:aws:iam::1:role/r", resources_vpc_config=vpc)
+    add(stack, "coredns", cluster=cluster, versions={"coredns": None})
+
+    Built.from_stack(stack).has_resource_properties("AWS::EKS::Addon", {"AddonVersion": Match.absent()})

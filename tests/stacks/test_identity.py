@@ -1,0 +1,133 @@
+"""Pod Identity: readers read, each writer writes one prefix, and only this cluster's pods are any of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from assemblies import Template, Templates, one, resources
+
+pytestmark = pytest.mark.cdk
+
+BUCKET = "arn:aws:s3:::tandem-post-us-east-2-111122223333"
+ACCOUNTS = ["tandem-serve", "tandem-stage", "tandem-compile"]
+
+
+@pytest.fixture(scope="session")
+def stack(stacks: Templates) -> Template:
+    return stacks["post-us-east-2-Cluster"]
+
+
+def role(stack: Template, account: str) -> dict[str, Any]:
+    arns = {
+        found["RoleArn"]["Fn::GetAtt"][0]
+        for found in resources(stack, "AWS::EKS::PodIdentityAssociation")
+        if found["ServiceAccount"] == account
+    }
+    (name,) = arns
+    properties: dict[str, Any] = stack["Resources"][name]["Properties"]
+    return properties
+
+
+def rights(stack: Template, account: str) -> dict[str, list[str]]:
+    """Return action -> resources, a condition on a prefix written behind the bucket."""
+    found: dict[str, list[str]] = {}
+    for policy in role(stack, account)["Policies"]:
+        for statement in policy["PolicyDocument"]["Statement"]:
+            listed = statement.get("Condition", {}).get("StringLike", {}).get("s3:prefix")
+            where = [f"{BUCKET}?{prefix}" for prefix in listed] if listed else statement["Resource"]
+            for action in statement["Action"]:
+                found.setdefault(action, []).extend(where)
+    return found
+
+
+def test_a_server_reads_models_and_artifacts_and_writes_nothing(stack: Template) -> None:
+    assert rights(stack, "tandem-serve") == {
+        "s3:ListBucket": [f"{BUCKET}?models/*", f"{BUCKET}?artifacts/*"],
+        "s3:GetObject": [f"{BUCKET}/models/*", f"{BUCKET}/artifacts/*"],
+    }
+
+
+def test_staging_writes_models_only(stack: Template) -> None:
+    assert rights(stack, "tandem-stage") == {
+        "s3:ListBucket": [f"{BUCKET}?models/*"],
+        "s3:GetObject": [f"{BUCKET}/models/*"],
+        "s3:PutObject": [f"{BUCKET}/models/*"],
+        "s3:AbortMultipartUpload": [f"{BUCKET}/models/*"],
+    }
+
+
+def test_compiling_reads_models_and_writes_artifacts(stack: Template) -> None:
+    assert rights(stack, "tandem-compile") == {
+        "s3:ListBucket": [f"{BUCKET}?models/*", f"{BUCKET}?artifacts/*"],
+        "s3:GetObject": [f"{BUCKET}/models/*", f"{BUCKET}/artifacts/*"],
+        "s3:PutObject": [f"{BUCKET}/artifacts/*"],
+        "s3:AbortMultipartUpload": [f"{BUCKET}/artifacts/*"],
+    }
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_pods_may_assume_and_tag(stack: Template, account: str) -> None:
+    (trust,) = role(stack, account)["AssumeRolePolicyDocument"]["Statement"]
+
+    assert trust["Principal"] == {"Service": "pods.eks.amazonaws.com"}
+    assert trust["Action"] == ["sts:AssumeRole", "sts:TagSession"]
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_role_trusts_one_account_of_this_cluster(stack: Template, account: str) -> None:
+    (trust,) = role(stack, account)["AssumeRolePolicyDocument"]["Statement"]
+
+    assert trust["Condition"] == {
+        "StringEquals": {
+            "aws:RequestTag/eks-cluster-arn": "arn:aws:eks:us-east-2:111122223333:cluster/tandem-post-us-east-2",
+            "aws:RequestTag/kubernetes-service-account": account,
+        },
+        "StringLike": {"aws:RequestTag/kubernetes-namespace": "tandem-*"},
+    }
+
+
+def test_every_experiment_has_every_account(stack: Template) -> None:
+    bound = {
+        (found["Namespace"], found["ServiceAccount"]) for found in resources(stack, "AWS::EKS::PodIdentityAssociation")
+    }
+
+    spaces = ["tandem-post", "tandem-post-drafts-windows"]
+    assert bound == {(space, account) for space in spaces for account in ACCOUNTS}
+
+
+def test_an_existing_bucket_is_the_one_that_is_read(stacks: Templates) -> None:
+    policies = [
+        statement["Resource"]
+        for found in resources(stacks["existing-bucket-Cluster"], "AWS::IAM::Role")
+        for policy in found.get("Policies", [])
+        for statement in policy["PolicyDocument"]["Statement"]
+        if statement["Action"][0].startswith("s3:")
+    ]
+
+    assert all(arn.startswith("arn:aws:s3:::their-models") for resource in policies for arn in resource)
+
+
+def test_a_node_may_join_and_pull_and_nothing_else(stacks: Templates) -> None:
+    exported = stacks["post-us-east-2-Cluster"]["Outputs"]["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]
+    node = stacks["post-us-east-2-Cluster"]["Resources"][exported]["Properties"]
+
+    assert "Policies" not in node
+    assert [arn.rpartition("/")[2] for arn in node["ManagedPolicyArns"]] == [
+        "AmazonEKSWorkerNodePolicy",
+        "AmazonEC2ContainerRegistryPullOnly",
+    ]
+
+
+def test_the_cluster_role_uses_its_own_key_only(stack: Template) -> None:
+    key = next(name for name, found in stack["Resources"].items() if found["Type"] == "AWS::KMS::Key")
+    uses = [
+        statement
+        for found in resources(stack, "AWS::IAM::Role")
+        for policy in found.get("Policies", [])
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "kms:Encrypt" in statement["Action"]
+    ]
+
+    assert [statement["Resource"] for statement in uses] == [[{"Fn::GetAtt": [key, "Arn"]}]]
+    assert one(stack, "AWS::KMS::Alias")["AliasName"] == "alias/tandem-post-us-east-2"

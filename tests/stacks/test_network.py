@@ -1,0 +1,146 @@
+"""Network: places by id, ways out, endpoints, flow logs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from assemblies import Template, Templates, changed, environment, one, resources, templates
+from conftest import Synth
+
+pytestmark = pytest.mark.cdk
+
+ZONE_NAME = re.compile(r"\b[a-z]{2}(-[a-z]+)+-\d[a-z]\b")
+
+
+@pytest.fixture(scope="session")
+def network(stacks: Templates) -> Template:
+    return stacks["post-us-east-2-Network"]
+
+
+def private_subnets(template: Template) -> list[dict[str, object]]:
+    return [subnet for subnet in resources(template, "AWS::EC2::Subnet") if "private" in str(subnet["Tags"])]
+
+
+def test_subnets_stand_in_the_declared_zones_by_id(network: Template) -> None:
+    zones = [subnet["AvailabilityZoneId"] for subnet in private_subnets(network)]
+
+    assert zones == ["use2-az1", "use2-az2", "use2-az3"]
+
+
+def test_no_subnet_says_a_zone_by_name(stacks: Templates) -> None:
+    named = [
+        stack
+        for stack, template in stacks.items()
+        for subnet in resources(template, "AWS::EC2::Subnet")
+        if "AvailabilityZone" in subnet or ZONE_NAME.search(str(subnet["AvailabilityZoneId"]))
+    ]
+
+    assert named == []
+
+
+def test_no_template_holds_a_zone_name(stacks: Templates) -> None:
+    assert [stack for stack, template in stacks.items() if ZONE_NAME.search(str(template))] == []
+
+
+def test_no_private_subnet_gives_public_addresses(network: Template) -> None:
+    assert [subnet["MapPublicIpOnLaunch"] for subnet in resources(network, "AWS::EC2::Subnet")] == [False] * 4
+
+
+@pytest.mark.parametrize(("variant", "gateways"), [("closed", 0), ("capacity-block", 1), ("nat-per-zone", 3)], ids=str)
+def test_nat_gateways_are_as_many_as_declared(stacks: Templates, variant: str, gateways: int) -> None:
+    assert len(resources(stacks[f"{variant}-Network"], "AWS::EC2::NatGateway")) == gateways
+
+
+def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
+    closed = stacks["closed-Network"]
+
+    assert resources(closed, "AWS::EC2::InternetGateway") + resources(closed, "AWS::EC2::Route") == []
+
+
+def test_a_gateway_per_zone_serves_its_own_zone(stacks: Templates) -> None:
+    routes = {
+        name: found["Properties"]["NatGatewayId"]["Ref"]
+        for name, found in stacks["nat-per-zone-Network"]["Resources"].items()
+        if "NatGatewayId" in found.get("Properties", {})
+    }
+
+    assert sorted(re.findall(r"az\d", name)[0] for name in routes) == ["az1", "az2", "az3"]
+    assert all(re.findall(r"az\d", name) == re.findall(r"az\d", gateway) for name, gateway in routes.items())
+
+
+def test_every_private_subnet_has_the_free_way_to_s3(network: Template) -> None:
+    (gateway,) = [
+        found for found in resources(network, "AWS::EC2::VPCEndpoint") if found["VpcEndpointType"] == "Gateway"
+    ]
+
+    assert gateway["ServiceName"] == "com.amazonaws.us-east-2.s3"
+    assert len(gateway["RouteTableIds"]) == 3
+
+
+def services(template: Template) -> set[str]:
+    found = resources(template, "AWS::EC2::VPCEndpoint")
+    return {each["ServiceName"].partition("us-east-2.")[2] for each in found if each["VpcEndpointType"] == "Interface"}
+
+
+def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
+    wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "sts"}
+
+    assert services(stacks["native-us-east-2-Network"]) == wanted
+
+
+def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(network: Template) -> None:
+    assert "lambda" in services(network)
+
+
+def test_interface_endpoints_can_be_switched_off(stacks: Templates) -> None:
+    assert services(stacks["nat-per-zone-Network"]) == set()
+
+
+def test_endpoints_admit_https_from_the_vpc_only(network: Template) -> None:
+    (rule,) = one(network, "AWS::EC2::SecurityGroup")["SecurityGroupIngress"]
+
+    assert (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], rule["CidrIp"]) == ("tcp", 443, 443, "10.42.0.0/16")
+
+
+def test_endpoints_call_nobody(network: Template) -> None:
+    (rule,) = one(network, "AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
+
+    assert rule["CidrIp"] == "127.0.0.1/32"
+
+
+def test_all_traffic_is_logged(network: Template) -> None:
+    log = one(network, "AWS::EC2::FlowLog")
+
+    assert (log["ResourceType"], log["TrafficType"]) == ("VPC", "ALL")
+
+
+def test_flow_logs_are_kept_the_declared_days(stacks: Templates) -> None:
+    assert one(stacks["dev-trn2-3xlarge-Network"], "AWS::Logs::LogGroup")["RetentionInDays"] == 30
+
+
+def test_only_this_accounts_flow_logs_may_write(network: Template) -> None:
+    (trust,) = one(network, "AWS::IAM::Role")["AssumeRolePolicyDocument"]["Statement"]
+
+    assert trust["Condition"] == {"StringEquals": {"aws:SourceAccount": "111122223333"}}
+
+
+def test_an_existing_network_has_no_stack(stacks: Templates) -> None:
+    assert "existing-network-Network" not in stacks
+
+
+def test_an_existing_network_is_named_by_ids(stacks: Templates) -> None:
+    vpc = one(stacks["existing-network-Cluster"], "AWS::EKS::Cluster")["ResourcesVpcConfig"]
+
+    assert vpc["SubnetIds"] == ["subnet-0000000000000000a", "subnet-0000000000000000b"]
+
+
+def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
+    post = environment("post-us-east-2")
+    fewer = changed(post, network={"zones": ("use2-az3", "use2-az2")})
+
+    subnets = templates(synth(fewer))["post-us-east-2-Network"]["Resources"]
+
+    before = stacks["post-us-east-2-Network"]["Resources"]
+    moved = [name for name, found in subnets.items() if found["Type"] == "AWS::EC2::Subnet" and "Private" in name]
+    assert [subnets[name] for name in moved] == [before[name] for name in moved]
