@@ -8,7 +8,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
 
-.PHONY: help setup demo test check render deploy-local docs lint types proof bench clean
+.PHONY: help setup demo test check render deploy-local docs lint bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
