@@ -56,6 +56,7 @@ def load(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> 
     present = {path.stem for path in _files(experiments)}
     wanted = tuple(sorted(hosted & present)) if names else ()
     found_experiments = list(_parsed(experiments, wanted, Experiment, faults)) if wanted or not names else []
+    faults += [_misnamed(path) for folder in (environments, experiments) for path in sorted(folder.glob("*.yml"))]
     faults += [
         _dangling(document, index, name, sorted(present))
         for document, record in found_environments.values()
@@ -103,6 +104,13 @@ def _missing(folder: Path, name: str, present: list[str]) -> Fault:
     return Fault(
         file=str(folder / f"{name}.yaml"), path="", got="no such file", allowed=", ".join(present) or "none yet",
         change=f"name one of these, or make it with `tandem new {name}`",
+    )  # fmt: skip
+
+
+def _misnamed(path: Path) -> Fault:
+    return Fault(
+        file=str(path), path="", got="a file that is passed over for its ending, .yml", allowed="files ending in .yaml",
+        change=f"rename it to {path.stem}.yaml",
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
 
@@ -58,7 +59,8 @@ def parse(record: type[R], document: Document, **given: str) -> R:
         value = record.model_validate_json(json.dumps(data))
     except ValidationError as error:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
-        faults += [_fault(record, document, entry) for entry in entries if not _echo(entry, entries)]
+        found = [_fault(record, document, entry) for entry in entries if not _echo(entry, entries)]
+        faults += [replace(fault, change="rename the file") if fault.path in given else fault for fault in found]
         raise SpecError(_distinct(faults)) from None
     if faults:
         raise SpecError(faults)

@@ -24,7 +24,7 @@ def test_the_clean_pair_breaks_no_rule() -> None:
     assert judged({}) == ()
 
 
-@pytest.mark.parametrize(("rule", "example"), EXAMPLES.items(), ids=EXAMPLES)
+@pytest.mark.parametrize(("rule", "example"), list(EXAMPLES.items()), ids=list(EXAMPLES))
 def test_rejects_the_example_at_its_key(rule: str, example: Example) -> None:
     catalogue = example.vary(known()) if example.vary else known()
 
@@ -33,7 +33,7 @@ def test_rejects_the_example_at_its_key(rule: str, example: Example) -> None:
     assert paths == [example.path]
 
 
-@pytest.mark.parametrize(("rule", "example"), EXAMPLES.items(), ids=EXAMPLES)
+@pytest.mark.parametrize(("rule", "example"), list(EXAMPLES.items()), ids=list(EXAMPLES))
 def test_the_example_breaks_no_other_rule(rule: str, example: Example) -> None:
     catalogue = example.vary(known()) if example.vary else known()
 
@@ -42,7 +42,7 @@ def test_the_example_breaks_no_other_rule(rule: str, example: Example) -> None:
     assert broken == {rule, *example.also}
 
 
-@pytest.mark.parametrize(("rule", "example"), EXAMPLES.items(), ids=EXAMPLES)
+@pytest.mark.parametrize(("rule", "example"), list(EXAMPLES.items()), ids=list(EXAMPLES))
 def test_accepts_what_is_close_by(rule: str, example: Example) -> None:
     catalogue = example.vary_passed(known()) if example.vary_passed else known()
 
@@ -52,7 +52,7 @@ def test_accepts_what_is_close_by(rule: str, example: Example) -> None:
     assert {SEVERITY[other] for other in broken if other} <= {"warning"}
 
 
-@pytest.mark.parametrize(("rule", "example"), EXAMPLES.items(), ids=EXAMPLES)
+@pytest.mark.parametrize(("rule", "example"), list(EXAMPLES.items()), ids=list(EXAMPLES))
 def test_a_fault_says_everything_an_operator_needs(rule: str, example: Example) -> None:
     catalogue = example.vary(known()) if example.vary else known()
     fault = next(fault for fault in judged(example.found, catalogue) if fault.rule == rule)

@@ -1,0 +1,199 @@
+"""How faults are told: in which file, how often, from where; and what the committed files break."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from examples import native, small
+from known import EXPERIMENT, judged, known
+
+from tandem.rules import RULES, judge
+from tandem.rules.doc import page
+from tandem.rules.subjects import trial
+from tandem.spec.catalogue import catalogue
+from tandem.spec.load import load
+
+ROOT = Path(__file__).parent.parent.parent
+EXPECTED = {
+    "environments/dev-trn2-3xlarge.yaml": {"account-real", "images-pinned", "repository-real"},
+    "environments/native-us-east-2.yaml": {"account-real", "images-pinned", "repository-real", "reservation-given"},
+    "environments/post-us-east-2.yaml": {"account-real", "images-pinned", "reservation-given"},
+    "experiments/dev.yaml": {"image-vulnerable"},
+    "experiments/llama-eagle3.yaml": {"model-gated", "cores-idle"},
+    "experiments/post-drafts-windows.yaml": {"image-vulnerable"},
+    "experiments/post.yaml": {"image-vulnerable"},
+    "experiments/qwen3-native.yaml": {"mode-unproven-accepted", "cores-idle"},
+}
+COMMITTED = load(ROOT / "environments", ROOT / "experiments")
+FAULTS = judge(COMMITTED, catalogue())
+
+
+@pytest.mark.parametrize("file", EXPECTED)
+def test_a_committed_file_breaks_only_the_expected_warnings(file: str) -> None:
+    assert {fault.rule for fault in FAULTS if fault.file == str(ROOT / file)} == EXPECTED[file]
+
+
+def test_no_committed_file_is_refused() -> None:
+    assert [str(fault) for fault in FAULTS if fault.severity == "refusal"] == []
+
+
+def test_every_committed_file_is_expected_to_break_something_known() -> None:
+    assert {fault.file for fault in FAULTS} == {str(ROOT / file) for file in EXPECTED}
+
+
+def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
+    for folder in ("environments", "experiments"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "experiments" / "post.yaml").write_text((ROOT / "experiments" / "post.yaml").read_text())
+    text = (ROOT / "environments" / "post-us-east-2.yaml").read_text().replace(", post-drafts-windows", "")
+    for index in range(3):
+        (tmp_path / "environments" / f"e{index}.yaml").write_text(text)
+
+    faults = judge(load(tmp_path / "environments", tmp_path / "experiments"), catalogue())
+
+    assert [fault.rule for fault in faults if "/experiments/" in fault.file] == ["image-vulnerable"]
+
+
+def test_what_depends_on_the_environment_is_told_where_it_hosts() -> None:
+    faults = judged(small(device_group=4))
+
+    assert [(fault.file, fault.path) for fault in faults] == [("environments/clean.yaml", "experiments[0]")]
+
+
+def test_faults_of_a_file_are_told_from_top_to_bottom() -> None:
+    lines = [fault.line or 0 for fault in FAULTS if fault.file.endswith("native-us-east-2.yaml")]
+
+    assert lines == sorted(lines)
+
+
+def test_no_fault_is_told_twice() -> None:
+    told = Counter((fault.file, fault.path, fault.got, fault.rule) for fault in FAULTS)
+
+    assert set(told.values()) == {1}
+
+
+def test_a_fault_of_a_sweep_is_told_once_at_the_sweep() -> None:
+    sweep = {"prefix": "s", "mode": "medusa", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [5, 7, 10]}
+
+    faults = [(fault.rule, fault.path) for fault in judged({"experiment.sweep": sweep})]
+
+    assert faults == [("mode-served", "sweep.mode"), ("draft-by-mode", "sweep.drafts[0]")]
+
+
+def test_a_figure_that_decides_is_cited_with_its_own_source() -> None:
+    (fault,) = judged({"experiment.variants[1].mode": "vanilla"})
+
+    assert fault.source is not None
+    assert fault.source.startswith(
+        "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst"
+    )
+
+
+def test_a_refused_mode_names_the_nearest_one_served() -> None:
+    (fault,) = judged({"experiment.variants[1].mode": "vanilla"})
+
+    assert (fault.allowed, fault.change) == ("none, fused", "nearest: fused")
+
+
+def test_the_posts_label_is_explained_where_it_is_refused() -> None:
+    (fault,) = judged({"experiment.variants[1].method": "eagle"})
+
+    assert "the post's `eagle` is such a label, fused is what ran" in fault.got
+
+
+def test_an_unproven_mode_names_the_key_that_admits_it() -> None:
+    faults = judged({
+        "experiment.runtime": "native", "experiment.variants[1].mode": "eagle3",
+        "experiment.variants[1].draft": "made-up/eagle3-qwen",
+    })  # fmt: skip
+
+    assert "accept_unproven: true" in faults[0].change
+
+
+@pytest.mark.parametrize("mode", ["vanilla", "eagle", "eagle3", "medusa"])
+def test_each_known_word_is_served_or_refused_with_reason_and_nearest(mode: str) -> None:
+    changes = {"experiment.variants[1].mode": mode}
+
+    fault = next(fault for fault in judged(changes) if fault.rule == "mode-served")
+
+    assert ": " in fault.got
+    assert fault.change.startswith("nearest: fused")
+
+
+def test_a_sweep_too_long_to_name_is_refused_at_its_prefix() -> None:
+    sweep = {"prefix": "p" * 63, "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [5]}
+
+    assert [fault.path for fault in judged({"experiment.sweep": sweep})] == ["sweep.prefix"]
+
+
+def test_the_length_that_is_proposed_is_legal() -> None:
+    (fault,) = judged({"experiment.max_prompt_tokens": 500})
+    proposed = int(fault.change.split(",")[0].removeprefix("write "))
+
+    assert judged({"experiment.max_prompt_tokens": 500, "experiment.serving.max_model_len": proposed}) == ()
+
+
+def test_the_tp_degree_that_is_proposed_is_legal() -> None:
+    (fault,) = judged({"experiment.serving.tensor_parallel_size": 64})
+    proposed = int(fault.change.split(",")[0].removeprefix("write "))
+
+    assert judged({"experiment.serving.tensor_parallel_size": proposed}) == ()
+
+
+def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
+    (fault,) = judged({"environment.delivery.repo_url": "https://me:hunter2@git.acme.dev/x.git"})
+
+    assert "hunter2" not in json.dumps(fault.as_dict())
+
+
+SERVED = [*({"experiment.serving.devices": devices, "experiment.serving.tensor_parallel_size": degree,
+             "experiment.serving.logical_neuron_core": lnc, "experiment.serving.cpu": 5,
+             "experiment.serving.memory_gib": 90, "experiment.serving.device_group": None}
+            for devices in (1, 2, 4, 8, 16) for degree in (1, 2, 4, 8, 16, 32, 64, 128) for lnc in (1, 2))]  # fmt: skip
+
+
+@pytest.mark.parametrize("changes", SERVED, ids=lambda changes: " ".join(str(value) for value in changes.values()))
+def test_an_accepted_experiment_uses_no_more_cores_than_it_claims(changes: dict[str, int]) -> None:
+    refused = {fault.rule for fault in judged(changes) if fault.severity == "refusal"}
+    devices, degree, lnc, *_ = changes.values()
+
+    assert ("cores-present" in refused) == (degree > devices * 8 // lnc)
+
+
+def test_logical_cores_are_those_of_the_devices_at_the_lnc() -> None:
+    experiment = COMMITTED.experiments["post"].experiment
+    assert experiment is not None
+
+    assert trial(experiment, known()).logical_cores() == 32
+
+
+def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from_them() -> None:
+    faults = judged({
+        "experiment.runtime": "x", "experiment.target": "no/such", "experiment.variants[1].draft": "no/other",
+    })  # fmt: skip
+
+    assert sorted(fault.rule or "" for fault in faults) == ["draft-known", "runtime-known", "target-known"]
+
+
+def test_two_independent_faults_are_both_told() -> None:
+    faults = judged({**native(draft="made-up/eagle3-narrow"), "environment.account": "123456789012"})
+
+    assert sorted(fault.rule or "" for fault in faults) == ["account-real", "head-hidden-size"]
+
+
+def test_the_committed_page_of_rules_is_current() -> None:
+    assert (ROOT / "docs" / "rules.md").read_text() == page()
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_a_rule_is_a_row_of_the_page(rule: object) -> None:
+    assert f"| `{rule.id}` | {rule.sentence} | {rule.severity} |" in page()  # type: ignore[attr-defined]
+
+
+def test_the_clean_experiment_is_a_copy_of_the_posts() -> None:
+    post = COMMITTED.experiments["post"].document.data
+
+    assert {**EXPERIMENT["serving"]} == post["serving"]

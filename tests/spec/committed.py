@@ -1,0 +1,42 @@
+"""The committed files, read once for all tests that hold them against facts."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from tandem.spec.catalogue import Catalogue, catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.load import Workspace, load
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@cache
+def workspace() -> Workspace:
+    """Return every committed environment and experiment."""
+    return load(ROOT / "environments", ROOT / "experiments")
+
+
+def experiment(name: str) -> Experiment:
+    """Return one committed experiment."""
+    found = workspace().experiments[name].experiment
+    assert found is not None
+    return found
+
+
+def environment(name: str) -> Environment:
+    """Return one committed environment."""
+    found = workspace().environments[name].environment
+    assert found is not None
+    return found
+
+
+def known() -> Catalogue:
+    """Return the committed data files."""
+    return catalogue()
+
+
+EXPERIMENTS = sorted(path.stem for path in (ROOT / "experiments").glob("*.yaml"))
+ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))

@@ -1,0 +1,162 @@
+"""Folders of files: every fault told, good files kept, names held against what is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from committed import ROOT
+from complete import ENVIRONMENT, EXPERIMENT
+
+from tandem.spec.faults import Fault, SpecError
+from tandem.spec.load import Workspace, load
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """One good environment that hosts one good experiment."""
+    for name in ("environments", "experiments"):
+        (tmp_path / name).mkdir()
+    put(tmp_path / "environments" / "home.yaml", ENVIRONMENT)
+    put(tmp_path / "experiments" / "pair.yaml", EXPERIMENT)
+    return tmp_path
+
+
+def put(path: Path, data: dict[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=1))
+
+
+def loaded(folders: Path, *names: str) -> Workspace:
+    return load(folders / "environments", folders / "experiments", names)
+
+
+def refused(folders: Path, *names: str) -> tuple[Fault, ...]:
+    with pytest.raises(SpecError) as caught:
+        loaded(folders, *names)
+    return caught.value.faults
+
+
+def test_the_committed_files_are_of_good_form() -> None:
+    assert load(ROOT / "environments", ROOT / "experiments").faults == ()
+
+
+def test_a_file_is_named_by_its_stem(folders: Path) -> None:
+    workspace = loaded(folders)
+
+    assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
+
+
+def test_a_hosted_experiment_without_a_file_is_told_with_those_there_are(folders: Path) -> None:
+    put(folders / "environments" / "home.yaml", {**ENVIRONMENT, "experiments": ["pair", "gone"]})
+
+    (fault,) = loaded(folders).faults
+
+    assert (fault.path, fault.got, fault.allowed) == ("experiments[1]", "'gone'", "pair")
+    assert fault.line
+
+
+def test_a_broken_file_hides_neither_its_neighbours_nor_their_faults(folders: Path) -> None:
+    (folders / "environments" / "broken.yaml").write_text("a: [1")
+    put(folders / "environments" / "other.yaml", {**ENVIRONMENT, "region": 1, "account": 1})
+    put(folders / "experiments" / "bad.yaml", {**EXPERIMENT, "runtime": None})
+
+    workspace = loaded(folders)
+
+    assert sorted((Path(fault.file).name, fault.path) for fault in workspace.faults) == [
+        ("bad.yaml", "runtime"), ("broken.yaml", ""), ("other.yaml", "account"), ("other.yaml", "region"),
+    ]  # fmt: skip
+    assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
+
+
+def test_a_hosted_experiment_of_bad_form_is_told_once(folders: Path) -> None:
+    put(folders / "experiments" / "pair.yaml", {**EXPERIMENT, "runtime": None})
+
+    assert [fault.path for fault in loaded(folders).faults] == ["runtime"]
+
+
+@pytest.mark.parametrize("stem", ["Upper", "under_score", "a.b", "-dash", "x" * 64, "ünicode", "with space"])
+def test_rejects_a_file_name_that_is_no_label(folders: Path, stem: str) -> None:
+    put(folders / "environments" / f"{stem}.yaml", ENVIRONMENT)
+
+    (fault,) = loaded(folders).faults
+
+    assert fault.path == "name"
+    assert fault.change.startswith("rename the file")
+
+
+def test_a_directory_that_ends_like_a_file_is_told(folders: Path) -> None:
+    (folders / "experiments" / "deep.yaml").mkdir()
+
+    assert [fault.got for fault in loaded(folders).faults] == ["a directory"]
+
+
+@pytest.mark.parametrize("folder", ["environments", "experiments"])
+def test_a_file_that_would_be_passed_over_for_its_ending_is_told(folders: Path, folder: str) -> None:
+    (folders / folder / "home.yml").write_text("a: 1")
+
+    (fault,) = loaded(folders).faults
+
+    assert (Path(fault.file).name, fault.change) == ("home.yml", "rename it to home.yaml")
+
+
+@pytest.mark.parametrize("folder", ["environments", "experiments"])
+def test_rejects_a_folder_that_is_not_there(folders: Path, folder: str) -> None:
+    (folders / folder).rename(folders / "moved")
+
+    (fault,) = refused(folders)
+
+    assert fault.got == "no such folder"
+    assert f"--{folder}" in fault.change
+
+
+def test_rejects_every_named_environment_that_is_not_there(folders: Path) -> None:
+    assert [(Path(fault.file).name, fault.allowed) for fault in refused(folders, "nowhere", "home", "gone")] == [
+        ("nowhere.yaml", "home"), ("gone.yaml", "home"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["../home", "/etc/passwd", "", ".", "home.yaml", "*"])
+def test_rejects_a_name_that_is_a_path(folders: Path, name: str) -> None:
+    assert [fault.got for fault in refused(folders, name)] == ["no such file"]
+
+
+def test_a_named_environment_brings_only_what_it_hosts(folders: Path) -> None:
+    put(folders / "environments" / "other.yaml", ENVIRONMENT)
+    put(folders / "experiments" / "unused.yaml", {**EXPERIMENT, "runtime": None})
+
+    workspace = loaded(folders, "home")
+
+    assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
+    assert workspace.faults == ()
+
+
+def test_an_environment_named_twice_is_loaded_once(folders: Path) -> None:
+    assert list(loaded(folders, "home", "home").environments) == ["home"]
+
+
+def test_empty_folders_declare_nothing(tmp_path: Path) -> None:
+    workspace = load(tmp_path, tmp_path)
+
+    assert (workspace.environments, workspace.experiments, workspace.faults) == ({}, {}, ())
+
+
+def test_a_fault_prints_as_one_line() -> None:
+    fault = Fault(
+        file="e.yaml", path="a.b", got="1", allowed="2", change="write 2", line=3, rule="r", source="s, 2026-11-21"
+    )
+
+    assert str(fault) == "e.yaml:3: a.b: got 1; allowed: 2; change: write 2 [r] [s, 2026-11-21]"
+
+
+def test_a_fault_of_a_whole_file_prints_without_key() -> None:
+    fault = Fault(file="e.yaml", path="", got="an empty file", allowed="a mapping", change="write one")
+
+    assert str(fault) == "e.yaml: got an empty file; allowed: a mapping; change: write one"
+
+
+def test_an_error_carries_every_fault_on_a_line_of_its_own() -> None:
+    fault = Fault(file="e.yaml", path="", got="x", allowed="y", change="z")
+
+    assert str(SpecError([fault, fault])).count("\n") == 1

@@ -1,0 +1,91 @@
+"""Names are computed, distinct where two would meet, and within the limits of what they name."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
+
+from tandem.spec import names
+from tandem.spec.artifact_key import artifact_key
+from tandem.spec.experiment import slug
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_an_environments_names_are_within_their_limits(name: str) -> None:
+    assert [each for each in names.environment_names(environment(name)) if len(each.value) > each.limit] == []
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_experiments_names_are_within_their_limits(name: str) -> None:
+    assert [each for each in names.experiment_names(experiment(name)) if len(each.value) > each.limit] == []
+
+
+def test_the_bucket_is_unique_by_account() -> None:
+    assert names.bucket(environment("post-us-east-2")) == "tandem-post-us-east-2-111122223333"
+
+
+def test_an_existing_bucket_keeps_its_name() -> None:
+    mine = environment("post-us-east-2")
+    artifacts = mine.artifacts.model_copy(update={"existing_bucket": "mine"})
+
+    assert names.bucket(mine.model_copy(update={"artifacts": artifacts})) == "mine"
+
+
+def test_no_log_bucket_is_named_beside_an_existing_one() -> None:
+    mine = environment("post-us-east-2")
+    artifacts = mine.artifacts.model_copy(update={"existing_bucket": "mine"})
+
+    whats = {each.what for each in names.environment_names(mine.model_copy(update={"artifacts": artifacts}))}
+
+    assert "S3 log bucket" not in whats
+
+
+def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
+    declared = experiment("post-drafts-windows")
+    volumes = {
+        names.artifact_volume(declared, artifact_key(declared, variant, known())) for variant in declared.all_variants()
+    }
+
+    assert len(volumes) == len(declared.all_variants())
+
+
+@pytest.mark.parametrize(("one", "other"), itertools.combinations(EXPERIMENTS, 2))
+def test_two_experiments_share_no_namespace(one: str, other: str) -> None:
+    assert names.namespace(experiment(one)) != names.namespace(experiment(other))
+
+
+def test_a_raise_names_its_variant() -> None:
+    assert names.raise_label(experiment("post").variants[1]) == "raise.tandem/qwen-sd-vllm"
+
+
+@pytest.mark.parametrize(
+    ("id_", "expected"),
+    [
+        ("Qwen/Qwen3-1.7B", "qwen3-1-7b"),
+        ("RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3", "llama-3-1-8b-instruct-speculator-eagle3"),
+        ("a/_x_", "x"),
+    ],
+)
+def test_a_models_name_becomes_a_label(id_: str, expected: str) -> None:
+    assert slug(id_) == expected
+
+
+def test_a_sweep_is_every_draft_at_every_window() -> None:
+    swept = experiment("post-drafts-windows").all_variants()[1:]
+
+    assert [variant.name for variant in swept] == [
+        f"qwen-sd-qwen3-{draft}-k{window}" for draft in ("0-6b", "1-7b") for window in (5, 7, 10, 15)
+    ]
+
+
+def test_a_swept_name_that_is_too_long_is_a_name_still() -> None:
+    declared = experiment("post-drafts-windows")
+    assert declared.sweep is not None
+    long = declared.sweep.model_copy(update={"prefix": "p" * 63})
+
+    assert {len(variant.name) for variant in long.variants()} == {
+        63 + len("-qwen3-0-6b-k5"),
+        63 + len("-qwen3-0-6b-k10"),
+    }
