@@ -5,8 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import aws_cdk as cdk
 import pytest
 from assemblies import Template, Templates, inputs, resources
+from aws_cdk import assertions
+from aws_cdk import aws_eks_v2 as eks
+
+from stacks import addons
 
 pytestmark = pytest.mark.cdk
 
@@ -72,15 +77,11 @@ def test_what_needs_a_node_follows_the_nodes(stack: Template, name: str) -> None
 
 
 def test_a_version_nobody_knows_is_left_to_eks() -> None:
-    import aws_cdk as cdk  # noqa: PLC0415
-    from aws_cdk import aws_eks_v2 as eks  # noqa: PLC0415
-    from aws_cdk.assertions import Match, Template as Built  # noqa: PLC0415
-
-    from stacks.addons import addon as add  # noqa: PLC0415
-
     stack = cdk.Stack(cdk.App(builtin_cloud_formation_validation=False))
     vpc = eks.CfnCluster.ResourcesVpcConfigProperty(subnet_ids=["subnet-1"])
     cluster = eks.CfnCluster(stack, "Cluster", role_arn="arn:aws:iam::1:role/r", resources_vpc_config=vpc)
-    add(stack, "coredns", cluster=cluster, versions={"coredns": None})
+    addons.addon(stack, "coredns", cluster=cluster, versions={"coredns": None})
 
-    Built.from_stack(stack).has_resource_properties("AWS::EKS::Addon", {"AddonVersion": Match.absent()})
+    assertions.Template.from_stack(stack).has_resource_properties(
+        "AWS::EKS::Addon", {"AddonVersion": assertions.Match.absent()}
+    )

@@ -1,0 +1,105 @@
+"""What changes what: a change of one thing touches one template, and the same specs give the same bytes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from assemblies import RESERVATION, Templates, changed, environment, hosted, texts, variants
+from conftest import Synth
+
+pytestmark = pytest.mark.cdk
+
+OTHER_RESERVATION = "cr-0fedcba9876543210"
+
+
+def differing(before: Path, after: Path) -> set[str]:
+    """Return the stacks whose templates differ between two assemblies, or stand in one only."""
+    old, new = texts(before), texts(after)
+    return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
+
+
+@pytest.fixture(scope="session")
+def alone(synth: Synth) -> Path:
+    """One environment with a reservation, by itself."""
+    return synth(variants()["capacity-block"])
+
+
+def test_two_syntheses_give_the_same_bytes(synth: Synth, alone: Path) -> None:
+    assert differing(alone, synth(variants()["capacity-block"])) == set()
+
+
+def test_another_environment_changes_no_byte(synth: Synth, alone: Path) -> None:
+    both = synth(variants()["capacity-block"], environment("dev-trn2-3xlarge"))
+
+    assert {name for name in differing(alone, both) if name.startswith("capacity-block")} == set()
+
+
+def test_no_environment_changes_a_byte_of_another(assembly: Path, alone: Path) -> None:
+    mine = {name: text for name, text in texts(assembly).items() if name.startswith("capacity-block-")}
+
+    assert mine == texts(alone)
+
+
+def test_renewing_a_reservation_changes_fleet_only(synth: Synth, alone: Path) -> None:
+    renewed = changed(variants()["capacity-block"], capacity={"reservation_id": OTHER_RESERVATION})
+
+    assert differing(alone, synth(renewed)) == {"capacity-block-Fleet"}
+
+
+def test_a_first_reservation_adds_fleet_and_changes_nothing(synth: Synth, alone: Path) -> None:
+    none = changed(variants()["capacity-block"], capacity={"reservation_id": None})
+
+    assert differing(synth(none), alone) == {"capacity-block-Fleet"}
+
+
+def test_moving_to_another_zone_changes_fleet_only(synth: Synth, alone: Path) -> None:
+    moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
+
+    assert differing(alone, synth(moved)) == {"capacity-block-Fleet"}
+
+
+def test_changing_an_experiment_changes_workloads_only(synth: Synth, alone: Path) -> None:
+    place = variants()["capacity-block"]
+    first, *rest = hosted(place)
+    longer = first.model_copy(update={"serving": first.serving.model_copy(update={"max_model_len": 2048})})
+
+    assert differing(alone, synth(place, experiments=[longer, *rest])) == {"capacity-block-Workloads"}
+
+
+def test_a_mirror_changes_workloads_only(synth: Synth, alone: Path) -> None:
+    mirrored = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
+
+    assert differing(alone, synth(mirrored)) == {"capacity-block-Workloads"}
+
+
+def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, alone: Path) -> None:
+    synced = changed(variants()["capacity-block"], delivery=environment("native-us-east-2").delivery)
+
+    # Network loses the endpoint by which the handler's framework calls it
+    assert differing(alone, synth(synced)) == {"capacity-block-Workloads", "capacity-block-Network"}
+
+
+def test_every_import_is_exported(stacks: Templates) -> None:
+    exported = {
+        output["Export"]["Name"] for template in stacks.values() for output in template.get("Outputs", {}).values()
+    }
+
+    assert {name for template in stacks.values() for name in _imports(template)} <= exported
+
+
+def test_exports_do_not_depend_on_who_imports_them(stacks: Templates) -> None:
+    with_fleet, without = stacks["capacity-block-Cluster"], stacks["no-reservation-Cluster"]
+
+    assert set(with_fleet["Outputs"]) == set(without["Outputs"])
+
+
+def _imports(found: object) -> list[str]:
+    if isinstance(found, dict):
+        here = [found["Fn::ImportValue"]] if "Fn::ImportValue" in found else []
+        return here + [name for value in found.values() for name in _imports(value)]
+    return [name for value in found for name in _imports(value)] if isinstance(found, list) else []
+
+
+def test_no_template_knows_a_reservation_but_fleets(stacks: Templates) -> None:
+    assert {name.rpartition("-")[2] for name, template in stacks.items() if RESERVATION in str(template)} == {"Fleet"}

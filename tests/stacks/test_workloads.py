@@ -1,0 +1,208 @@
+"""Workloads: the same manifests as the rendered files, by a hand that may do little else."""
+
+from __future__ import annotations
+
+import json
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from assemblies import Template, Templates, environment, hosted, inputs, one, resources
+
+from charts import STAGES
+from charts.driver import driver
+from charts.tree import files
+
+pytestmark = pytest.mark.cdk
+
+MANIFEST, HELM = "Custom::AWSCDK-EKS-KubernetesResource", "Custom::AWSCDK-EKS-HelmChart"
+# CloudFormation sends a custom resource's properties in one asynchronous Lambda invocation, 256 KiB at most
+# (Lambda developer guide, quotas, 2024), and the handler gets the old ones too at an update
+MOST_BYTES = 120_000
+
+
+@pytest.fixture(scope="session")
+def workloads(stacks: Templates) -> Template:
+    return stacks["post-us-east-2-Workloads"]
+
+
+def placed(template: Template) -> dict[tuple[str, str], str]:
+    """Return (experiment, stage) -> resource; a template lists manifests in the order they are applied."""
+    ids = [name for name, found in template["Resources"].items() if found["Type"] == MANIFEST]
+    charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in STAGES]
+    return dict(zip(charts, ids, strict=True))
+
+
+def applied(template: Template) -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Return (experiment, stage) -> objects as the template holds them, prune label included."""
+    return {
+        chart: json.loads(template["Resources"][name]["Properties"]["Manifest"])
+        for chart, name in placed(template).items()
+    }
+
+
+def rendered() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    tree = files(environment("post-us-east-2"), hosted(environment("post-us-east-2")), inputs().catalogue)
+    return {
+        (path.parts[1], path.parts[2]): list(yaml.safe_load_all(text))
+        for path, text in tree.items()
+        if len(path.parts) == 4 and path.name == f"{path.parts[2]}.yaml"
+    }
+
+
+def without_prune_label(found: dict[str, Any]) -> dict[str, Any]:
+    labels = {key: value for key, value in found["metadata"]["labels"].items() if "aws.cdk.eks/prune-" not in key}
+    return {**found, "metadata": {**found["metadata"], "labels": labels}}
+
+
+def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads: Template) -> None:
+    mine = {key: [without_prune_label(found) for found in objects] for key, objects in applied(workloads).items()}
+
+    assert mine == rendered()
+
+
+def test_an_object_that_is_no_longer_rendered_is_pruned(workloads: Template) -> None:
+    for each in resources(workloads, MANIFEST):
+        labels = [list(found["metadata"]["labels"]) for found in json.loads(each["Manifest"])]
+        assert all(each["PruneLabel"] in found for found in labels)
+
+
+def test_pods_carry_no_prune_label(workloads: Template) -> None:
+    templates = [
+        found["spec"]["template"]
+        for objects in applied(workloads).values()
+        for found in objects
+        if found["kind"] == "Deployment"
+    ]
+
+    assert [template for template in templates if "aws.cdk.eks" in str(template)] == []
+
+
+def test_objects_that_exist_already_are_taken_over(workloads: Template) -> None:
+    assert {each["Overwrite"] for each in resources(workloads, MANIFEST)} == {True}
+
+
+@pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
+def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: str) -> None:
+    ids = {stage: placed(workloads)[experiment, stage] for stage in STAGES}
+    waits = {stage: workloads["Resources"][ids[stage]]["DependsOn"] for stage in STAGES}
+
+    assert all(ids[earlier] in waits[later] for earlier, later in pairwise(STAGES))
+
+
+def test_experiments_wait_for_the_driver(workloads: Template) -> None:
+    (release,) = [name for name, found in workloads["Resources"].items() if found["Type"] == HELM]
+    base = workloads["Resources"][placed(workloads)["post", "base"]]
+
+    assert release in base["DependsOn"]
+
+
+@pytest.mark.parametrize("type_", [MANIFEST, HELM])
+def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workloads: Template, type_: str) -> None:
+    entry = next(name for name, found in workloads["Resources"].items() if found["Type"] == "AWS::EKS::AccessEntry")
+    all_ = [found for found in workloads["Resources"].values() if found["Type"] == type_]
+
+    assert all(entry in found["DependsOn"] for found in all_)
+
+
+def test_the_driver_is_the_pinned_chart(workloads: Template) -> None:
+    release, chart = one(workloads, HELM), inputs().catalogue.dra_chart
+
+    assert (release["Repository"], release["Version"]) == (chart.repository, chart.version.value)
+
+
+def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
+    values = driver(environment("post-us-east-2"), inputs().catalogue).values
+
+    assert json.loads(one(workloads, HELM)["Values"]) == values
+
+
+def test_the_driver_comes_from_the_mirror(stacks: Templates) -> None:
+    release = one(stacks["mirror-Workloads"], HELM)
+
+    assert release["Repository"].startswith("oci://111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public/")
+    assert "111122223333.dkr.ecr" in release["Values"]
+
+
+def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
+    properties = [found.get("Properties", {}) for found in stacks["mirror-Workloads"]["Resources"].values()]
+
+    assert [found for found in properties if "public.ecr.aws" in str(found)] == []
+
+
+def test_a_private_mirror_is_pulled_from_one_repository(stacks: Templates) -> None:
+    pulls = [
+        statement["Resource"]
+        for found in resources(stacks["mirror-Workloads"], "AWS::IAM::Role")
+        for policy in found["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "ecr:BatchGetImage" in statement["Action"]
+    ]
+
+    name = "ecr-public/neuron/neuron-helm-chart"
+    assert pulls == [f"arn:aws:ecr:us-east-2:111122223333:repository/{name}"]
+
+
+def test_no_role_keeps_a_wide_managed_policy(workloads: Template) -> None:
+    assert [found.get("ManagedPolicyArns", []) for found in resources(workloads, "AWS::IAM::Role")] == [[], []]
+
+
+def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
+    zones = [
+        [subnet["Fn::ImportValue"].rpartition("-Subnet-")[2] for subnet in found["VpcConfig"]["SubnetIds"]]
+        for found in resources(workloads, "AWS::Lambda::Function")
+    ]
+
+    assert zones == [["use2-az1", "use2-az2", "use2-az3"]] * 2
+
+
+def test_both_functions_logs_are_forgotten(workloads: Template) -> None:
+    assert [found["RetentionInDays"] for found in resources(workloads, "AWS::Logs::LogGroup")] == [90, 90]
+
+
+def test_the_handlers_entry_is_here_and_not_in_cluster(workloads: Template) -> None:
+    entry = one(workloads, "AWS::EKS::AccessEntry")
+
+    assert "Fn::GetAtt" in entry["PrincipalArn"]
+
+
+def test_a_chart_fits_what_cloudformation_can_send(workloads: Template) -> None:
+    sizes = [len(each["Manifest"]) for each in resources(workloads, MANIFEST)]
+
+    assert max(sizes) < MOST_BYTES
+
+
+def test_a_template_fits_the_limit_of_cloudformation(assembly: Path) -> None:
+    # 1 MB: CloudFormation user guide, quotas
+    assert [path.name for path in assembly.glob("*/*.template.json") if path.stat().st_size > 900_000] == []
+
+
+@pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
+def test_with_gitops_there_are_no_workloads(stacks: Templates, name: str) -> None:
+    assert f"{name}-Workloads" not in stacks
+
+
+@pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
+def test_with_gitops_no_template_reaches_into_the_cluster(stacks: Templates, name: str) -> None:
+    hands = [
+        found["Type"]
+        for stack, template in stacks.items()
+        if stack.startswith(name)
+        for found in template["Resources"].values()
+        if found["Type"].startswith(("AWS::Lambda::", "Custom::"))
+    ]
+
+    assert hands == []
+
+
+def test_only_workloads_reaches_into_the_cluster(stacks: Templates) -> None:
+    holders = {
+        name.rpartition("-")[2]
+        for name, template in stacks.items()
+        for found in template["Resources"].values()
+        if found["Type"].startswith(("AWS::Lambda::", "Custom::"))
+    }
+
+    assert holders == {"Workloads"}
