@@ -89,7 +89,7 @@ def _kind(stamp: Stamp) -> Iterable[Finding]:
 
 def _reservation_given(stamp: Stamp) -> Iterable[Finding]:
     capacity = stamp.environment.capacity
-    if capacity.kind in RESERVED_KINDS and capacity.reservation_id in (None, PLACEHOLDER_RESERVATION_ID):
+    if capacity.awaits_reservation:
         yield Finding(
             path="capacity.reservation_id", got="null" if capacity.reservation_id is None else "the placeholder",
             allowed=f"the id of your {capacity.kind}, cr-...",
@@ -103,6 +103,17 @@ def _reservation_used(stamp: Stamp) -> Iterable[Finding]:
         yield Finding(
             path="capacity.reservation_id", got=f"{capacity.reservation_id} with kind {capacity.kind}",
             allowed=f"null with kind {capacity.kind}", change="delete it, or write kind: capacity-block or reservation",
+        )  # fmt: skip
+
+
+def _reservation_own(stamp: Stamp) -> Iterable[Finding]:
+    mine = stamp.environment.capacity.reservation_id
+    sharing = [other.name for other in stamp.others if other.capacity.reservation_id == mine]
+    if mine not in {None, PLACEHOLDER_RESERVATION_ID} and sharing:
+        yield Finding(
+            path="capacity.reservation_id", got=f"{mine}, as in environment {listed(sharing)}",
+            allowed="a reservation that no other environment raises nodes from",
+            change="write its own, or raise one of them at a time",
         )  # fmt: skip
 
 
@@ -172,6 +183,10 @@ RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="reservation-used", of=Stamp, severity="refusal", find=_reservation_used,
         sentence="spot and on-demand nodes name no reservation", source=_BLOCKS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="reservation-own", of=Stamp, severity="warning", find=_reservation_own,
+        sentence="no two environments raise nodes from the same reservation", source=_BLOCKS, date=date(2026, 11, 21),
     ),
     Rule(
         id="account-real", of=Stamp, severity="warning", find=_account,

@@ -50,6 +50,20 @@ def _secret(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _own_path(stamp: Stamp) -> Iterable[Finding]:
+    mine = stamp.environment.delivery
+    if not isinstance(mine, GitopsDelivery):
+        return
+    place = (mine.repo_url, mine.revision, mine.path)
+    for other in stamp.others:
+        theirs = other.delivery
+        if isinstance(theirs, GitopsDelivery) and place == (theirs.repo_url, theirs.revision, theirs.path):
+            yield Finding(
+                path="delivery.path", got=f"{mine.path}, as in environment {other.name}",
+                allowed="a folder of its own", change=f"write manifests/{stamp.environment.name}",
+            )  # fmt: skip
+
+
 def _hosted_once(stamp: Stamp) -> Iterable[Finding]:
     seen: set[str] = set()
     for index, name in enumerate(stamp.environment.experiments):
@@ -70,6 +84,11 @@ RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="repository-secret", of=Stamp, severity="refusal", find=_secret,
         sentence="the repository's URL carries no credentials", source="RFC 3986, section 3.2.1", date=date(2005, 1, 1),
+    ),
+    Rule(
+        id="path-own", of=Stamp, severity="refusal", find=_own_path,
+        sentence="no two environments sync the same folder",
+        source="Tandem's own: each cluster would apply the other's manifests", date=date(2026, 11, 21),
     ),
     Rule(
         id="hosted-once", of=Stamp, severity="refusal", find=_hosted_once,

@@ -28,30 +28,32 @@ def judge(workspace: Workspace, catalogue: Catalogue) -> tuple[Fault, ...]:
         for name, declared in workspace.experiments.items()
         if declared.experiment is not None
     }
+    environments = {
+        name: declared.environment
+        for name, declared in workspace.environments.items()
+        if declared.environment is not None
+    }
     faults: list[Fault] = []
-    for declared in workspace.environments.values():
-        faults += _held(_subjects(declared.environment, trials, catalogue), declared.document)
-    for name, declared in workspace.experiments.items():
-        faults += _held([trials[name]], declared.document)
+    for name, environment in environments.items():
+        others = tuple(other for other in environments.values() if other is not environment)
+        document = workspace.environments[name].document
+        faults += _held(_subjects(environment, others, trials, catalogue), document)
+    for name, subject in trials.items():
+        faults += _held([subject], workspace.experiments[name].document)
     return tuple(faults)
 
 
 def _subjects(
-    environment: Environment | None, trials: dict[str, Trial], catalogue: Catalogue
+    environment: Environment, others: tuple[Environment, ...], trials: dict[str, Trial], catalogue: Catalogue
 ) -> Iterator[Stamp | Hosting]:
-    if environment is None:
-        return
-    hosted = tuple(trials[name].experiment for name in environment.experiments if name in trials)
-    place = stamp(environment, hosted, catalogue)
+    hosted = dict.fromkeys(name for name in environment.experiments if name in trials)
+    place = stamp(environment, tuple(trials[name].experiment for name in hosted), others, catalogue)
     yield place
-    seen: set[str] = set()
-    for index, name in enumerate(environment.experiments):
-        if name in trials and name not in seen:
-            seen.add(name)
-            yield Hosting(
-                environment=environment, catalogue=catalogue, instance=place.instance, trial=trials[name],
-                path=f"experiments[{index}]",
-            )  # fmt: skip
+    for name in hosted:
+        yield Hosting(
+            environment=environment, catalogue=catalogue, instance=place.instance, trial=trials[name],
+            path=f"experiments[{environment.experiments.index(name)}]",
+        )  # fmt: skip
 
 
 def _held(subjects: Iterable[Stamp | Trial | Hosting], document: Document) -> list[Fault]:

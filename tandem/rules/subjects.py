@@ -75,12 +75,18 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stamp:
-    """An environment, its instance type, and the experiments it hosts that have good form."""
+    """An environment, its instance type, and what good form it hosts and stands beside.
+
+    Args:
+        hosted: its experiments.
+        others: the other environments loaded with it.
+    """
 
     environment: Environment
     catalogue: Catalogue
     instance: Instance
     hosted: tuple[Experiment, ...]
+    others: tuple[Environment, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +116,12 @@ def trial(experiment: Experiment, catalogue: Catalogue) -> Trial:
     )
 
 
-def stamp(environment: Environment, hosted: tuple[Experiment, ...], catalogue: Catalogue) -> Stamp:
+def stamp(
+    environment: Environment, hosted: tuple[Experiment, ...], others: tuple[Environment, ...], catalogue: Catalogue
+) -> Stamp:
     """Join an environment with its instance type's figures."""
     instance = catalogue.instances.instances[environment.capacity.instance_type]
-    return Stamp(environment=environment, catalogue=catalogue, instance=instance, hosted=hosted)
+    return Stamp(environment=environment, catalogue=catalogue, instance=instance, hosted=hosted, others=others)
 
 
 def _arms(experiment: Experiment, catalogue: Catalogue, runtime: Runtime | None) -> Iterator[Arm]:

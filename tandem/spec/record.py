@@ -103,11 +103,6 @@ def _fault(record: type[Record], document: Document, entry: dict[str, Any]) -> F
             file=document.file, path=path, got="nothing", allowed=allowed, change=_advice(field, "add this key"),
             line=parent_line if "." in path or "[" in path else None,
         )  # fmt: skip
-    if kind in {"value_error", "assertion_error"}:
-        reason = str(entry["ctx"]["error"]) if "ctx" in entry else entry["msg"]
-        got, _, rest = reason.partition("; allowed: ")
-        wanted, _, change = rest.partition("; change: ")
-        return Fault(file=document.file, path=path, got=got, allowed=wanted, change=change, line=line)
     if kind == "union_tag_invalid":
         path = _joined(path, "kind")
         return Fault(

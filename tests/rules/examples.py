@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from typing import Any
 
-from known import DELETE, fig
+from known import DELETE, ENVIRONMENT, fig
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
@@ -335,6 +335,11 @@ EXAMPLES: dict[str, Example] = {
         found={f"{CAPACITY}.kind": "spot"},
         passed={f"{CAPACITY}.kind": "spot", f"{CAPACITY}.reservation_id": None},
     ),
+    "reservation-own": Example(
+        path="capacity.reservation_id",
+        found={"twin.capacity.reservation_id": "cr-0123456789abcdef0"},
+        passed={"twin.capacity.reservation_id": "cr-0123456789abcdef1"},
+    ),
     "account-real": Example(path="account", found={"environment.account": "111122223333"}),
     "budget-holds-run": Example(
         path="guard.budget_usd",
@@ -440,6 +445,11 @@ EXAMPLES: dict[str, Example] = {
         path="delivery.repo_url",
         found={"environment.delivery.repo_url": "https://me:secret@git.acme.dev/x.git"},
         passed={"environment.delivery.repo_url": "ssh://git@git.acme.dev/x.git"},
+    ),
+    "path-own": Example(
+        path="delivery.path",
+        found={"twin.delivery": ENVIRONMENT["delivery"]},
+        passed={"twin.delivery": {**ENVIRONMENT["delivery"], "path": "manifests/twin"}},
     ),
     "hosted-once": Example(path="experiments[1]", found={"environment.experiments": ["pair", "pair"]}),
     "environment-name": Example(

@@ -195,20 +195,26 @@ def known() -> Catalogue:
 
 
 def judged(changes: dict[str, Any], catalogue: Catalogue | None = None) -> tuple[Fault, ...]:
-    """Judge the clean pair after `changes`: dotted path from `environment` or `experiment` to a value or DELETE."""
+    """Judge the clean pair after `changes`: dotted path to a value or DELETE, beginning with one of these.
+
+    `environment` and `experiment` are the pair; `twin` is a second environment, whose own faults are left out.
+    """
     files = {"environment": copy.deepcopy(ENVIRONMENT), "experiment": copy.deepcopy(EXPERIMENT)}
+    if any(path.startswith("twin.") for path in changes):
+        files["twin"] = copy.deepcopy({**ENVIRONMENT, "delivery": {"kind": "cdk"}})
+        files["twin"]["capacity"]["reservation_id"] = None
     for path, value in changes.items():
         _set(files, path, value)
-    name = files["environment"].pop("name", "clean")
-    environment = Document(
-        file="environments/clean.yaml", data=files["environment"], lines=_lines(files["environment"])
-    )
-    experiment = Document(file="experiments/pair.yaml", data=files["experiment"], lines=_lines(files["experiment"]))
-    workspace = Workspace(
-        environments={"clean": Declared(document=environment, environment=parse(Environment, environment, name=name))},
-        experiments={"pair": Declared(document=experiment, experiment=parse(Experiment, experiment, name="pair"))},
-    )
-    return judge(workspace, catalogue or known())
+    names = {kind: data.pop("name", kind) for kind, data in files.items()}
+    documents = {kind: Document(file=f"{kind}.yaml", data=data, lines=_lines(data)) for kind, data in files.items()}
+    experiment = documents.pop("experiment")
+    declared = {
+        kind: Declared(document=document, environment=parse(Environment, document, name=names[kind]))
+        for kind, document in documents.items()
+    }
+    pair = Declared(document=experiment, experiment=parse(Experiment, experiment, name="pair"))
+    faults = judge(Workspace(environments=declared, experiments={"pair": pair}), catalogue or known())
+    return tuple(fault for fault in faults if fault.file != "twin.yaml")
 
 
 def _set(files: dict[str, Any], path: str, value: Any) -> None:

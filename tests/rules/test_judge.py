@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -60,7 +62,7 @@ def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
 def test_what_depends_on_the_environment_is_told_where_it_hosts() -> None:
     faults = judged(small(device_group=4))
 
-    assert [(fault.file, fault.path) for fault in faults] == [("environments/clean.yaml", "experiments[0]")]
+    assert [(fault.file, fault.path) for fault in faults] == [("environment.yaml", "experiments[0]")]
 
 
 def test_faults_of_a_file_are_told_from_top_to_bottom() -> None:
@@ -176,6 +178,80 @@ def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from
     })  # fmt: skip
 
     assert sorted(fault.rule or "" for fault in faults) == ["draft-known", "runtime-known", "target-known"]
+
+
+FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
+    "tokens without speculation": (
+        {"experiment.variants[0].num_speculative_tokens": 7},
+        [("tokens-by-mode", "variants[0].num_speculative_tokens")],
+    ),
+    "a draft without speculation": (
+        {"experiment.variants[0].draft": "Qwen/Qwen3-1.7B"},
+        [("draft-by-mode", "variants[0].draft")],
+    ),
+    "a range that is no address": ({"environment.network.cidr": "10.0.0.300/16"}, [("range-valid", "network.cidr")]),
+    "a prefix that is none": ({"environment.network.cidr": "10.0.0.0/40"}, [("range-valid", "network.cidr")]),
+    "a URL that cannot be read": (
+        {"environment.delivery.repo_url": "https://[x"},
+        [("repository-readable", "delivery.repo_url")],
+    ),
+    "a region nobody knows": ({"environment.region": "eu-nowhere-1"}, [("region-offers-type", "region")]),
+    "half a large node on a small one": (
+        small(devices=8, device_group=8, tensor_parallel_size=32),
+        [("device-count", "experiments[0]"), ("group-published", "experiments[0]")],
+    ),
+    "more tags than a resource takes": (
+        {"environment.tags": {f"k{index}": "" for index in range(41)}},
+        [("tags-fit", "tags")],
+    ),
+    "a tag with a long key": ({"environment.tags": {"k" * 129: ""}}, [("tags-fit", f"tags.{'k' * 129}")]),
+    "a tag with a long value": ({"environment.tags": {"k": "v" * 257}}, [("tags-fit", "tags.k")]),
+    "a tag with an ampersand": ({"environment.tags": {"k": "r&d"}}, [("tags-fit", "tags.k")]),
+    "a tag without a key": ({"environment.tags": {"": "v"}}, [("tags-fit", "tags.")]),
+    "one subnet in one zone": (
+        {
+            "environment.network": {
+                "kind": "existing",
+                "vpc_id": "vpc-01234567",
+                "cidr": "10.0.0.0/16",
+                "subnets": [{"id": f"subnet-0123456{n}", "zone": "use2-az3"} for n in (1, 2)],
+            }
+        },
+        [("zones-two", "network.subnets")],
+    ),
+    "one subnet twice": (
+        {
+            "environment.network": {
+                "kind": "existing",
+                "vpc_id": "vpc-01234567",
+                "cidr": "10.0.0.0/16",
+                "subnets": [{"id": f"subnet-0123456{n}", "zone": f"use2-az{n}"} for n in (1, 3)]
+                + [{"id": "subnet-01234563", "zone": "use2-az3"}],
+            }
+        },
+        [("subnet-once", "network.subnets[2].id")],
+    ),
+    "buckets too short for the longest sequence": (
+        {"experiment.serving.tuning.token_generation_buckets": [512]},
+        [("buckets-complete", "serving.tuning.token_generation_buckets")],
+    ),
+    "a range wider than any organisation's": (
+        {"environment.cluster.endpoint": {"access": "public", "cidrs": ["64.0.0.0/2"]}},
+        [("endpoint-open", "cluster.endpoint.cidrs[0]")],
+    ),
+}
+
+
+@pytest.mark.parametrize(("changes", "expected"), list(FURTHER.values()), ids=list(FURTHER))
+def test_rejects_further(changes: dict[str, object], expected: list[tuple[str, str]]) -> None:
+    assert [(fault.rule, fault.path) for fault in judged(changes)] == expected
+
+
+@pytest.mark.parametrize("module", ["tandem.spec.reference", "tandem.rules.doc"])
+def test_the_generated_pages_are_checked_from_the_command_line(module: str) -> None:
+    done = subprocess.run([sys.executable, "-m", module, "--check"], cwd=ROOT, capture_output=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_two_independent_faults_are_both_told() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 
 import pytest
 from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
 
 from tandem.spec import names
 from tandem.spec.artifact_key import artifact_key
+from tandem.spec.environment import Environment
 from tandem.spec.experiment import slug
 
 
@@ -89,3 +91,23 @@ def test_a_swept_name_that_is_too_long_is_a_name_still() -> None:
         63 + len("-qwen3-0-6b-k5"),
         63 + len("-qwen3-0-6b-k10"),
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (names.cluster, "tandem-post-us-east-2"),
+        (names.log_bucket, "tandem-post-us-east-2-111122223333-logs"),
+        (names.node_group, "post-us-east-2-trn2"),
+    ],
+)
+def test_an_environments_names_are_made_of_its_own(name: Callable[[Environment], str], expected: str) -> None:
+    assert name(environment("post-us-east-2")) == expected
+
+
+def test_a_stack_is_named_by_environment_and_kind() -> None:
+    assert names.stack(environment("post-us-east-2"), "Cluster") == "post-us-east-2-Cluster"
+
+
+def test_a_volume_of_models_is_named_by_its_experiment() -> None:
+    assert names.models_volume(experiment("post")) == "post-models"
