@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tandem.spec.faults import SpecError
-from tandem.twin.aws.endpoint import REPOSITORY, EndpointError, serve
+from tandem.twin.aws.endpoint import serve
+from tandem.twin.aws.installation import REPOSITORY, EndpointError
 from tandem.twin.aws.rehearse import Request, rehearse
 from tandem.twin.aws.report import document, lines
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tandem.twin.aws.endpoint import REPOSITORY, Endpoint
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.installation import REPOSITORY
 from tandem.twin.aws.scene import Scene
 
 TIMEOUT_S = 600.0  # a deploy takes 20 s on an idle machine
 
 
-class CdkFailed(RuntimeError):
+class CdkError(RuntimeError):
     """The CLI ended with an error; the message is the end of what it printed."""
 
 
@@ -47,7 +48,7 @@ class Cdk:
         """Run the CLI and return what it printed.
 
         Raises:
-            CdkFailed: it ended with another code than 0, or not in time.
+            CdkError: it ended with another code than 0, or not in time.
         """
         command = [str(REPOSITORY / "node_modules" / ".bin" / "cdk"), *arguments, "--no-notices", "--no-color"]
         with self.log.open("a+b") as log:
@@ -64,7 +65,7 @@ class Cdk:
             log.seek(start)
             printed = log.read().decode(errors="replace")
         if code != 0:
-            raise CdkFailed(f"cdk {arguments[0]} ended with code {code}:\n{printed.strip()[-3000:]}")
+            raise CdkError(f"cdk {arguments[0]} ended with code {code}:\n{printed.strip()[-3000:]}")
         return printed
 
     def _environment_variables(self) -> dict[str, str]:
@@ -74,7 +75,11 @@ class Cdk:
         return {**own, **self.endpoint.client_environment(self.work / "home"), "PATH": path}
 
     def _of_the_app(self) -> tuple[str, ...]:
-        context = {"environments": self.scene.environments, "experiments": self.scene.experiments, "env": self.scene.name}
+        context = {
+            "environments": self.scene.environments,
+            "experiments": self.scene.experiments,
+            "env": self.scene.name,
+        }
         pairs = (part for name, value in context.items() for part in ("--context", f"{name}={value}"))
         return ("--app", self.app, "--output", str(self.work / "cdk.out"), *pairs)
 

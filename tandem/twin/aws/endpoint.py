@@ -1,11 +1,7 @@
-"""Makes the endpoint's virtual environment, and starts and stops the endpoint.
-
-MiniStack pins its own botocore, so it lives beside `.venv`, never in it. The endpoint listens on 127.0.0.1 only.
-"""
+"""Starts and stops the local AWS endpoint, and says what its clients need. It listens on 127.0.0.1 only."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import pathlib
@@ -16,48 +12,25 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-import venv
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any, Self
 
-HERE = pathlib.Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[2]
-ENVIRONMENT = REPOSITORY / ".venv-aws"
+import boto3
+from botocore.config import Config
+
+from tandem.twin.aws.installation import ENVIRONMENT, HERE, EndpointError, python
+
 HOST = "127.0.0.1"
 READY_S = 60.0  # 0.6 s on an idle machine; two busy cores have been seen to take 15 s
 STOP_S = 10.0
 
 
-class EndpointError(RuntimeError):
-    """The endpoint cannot be set up or started."""
-
-
-def environment(directory: pathlib.Path = ENVIRONMENT, say: Callable[[str], None] = print) -> pathlib.Path:
-    """The Python of the endpoint's virtual environment, made or renewed where it does not fit requirements.txt.
-
-    Raises:
-        EndpointError: pip failed; its output is shown as it comes.
-    """
-    python = directory / "bin" / "python"
-    requirements = HERE / "requirements.txt"
-    stamp = directory / "requirements.sha256"
-    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
-    if python.exists() and stamp.exists() and stamp.read_text() == wanted:
-        return python
-    say(f"making {directory.name} for the local AWS endpoint (92 MB, about 20 s)")
-    venv.create(directory, with_pip=True, clear=directory.exists())
-    command = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(requirements)]
-    if subprocess.run(command, check=False).returncode:
-        raise EndpointError(f"pip could not install {requirements.name} into {directory}")
-    stamp.write_text(wanted)
-    say(f"{directory.name} is ready")
-    return python
-
-
 def free_port() -> int:
+    """A port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
-        return probe.getsockname()[1]
+        return int(probe.getsockname()[1])
 
 
 @dataclass(kw_only=True)
@@ -76,11 +49,12 @@ class Endpoint:
     state_dir: pathlib.Path | None = None
     environment_dir: pathlib.Path = ENVIRONMENT
     say: Callable[[str], None] = print
-    _process: subprocess.Popen | None = field(default=None, init=False)
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _work: pathlib.Path | None = field(default=None, init=False)
 
     @property
     def url(self) -> str:
+        """Where it listens."""
         return f"http://{HOST}:{self.port}"
 
     @property
@@ -91,27 +65,28 @@ class Endpoint:
 
     @property
     def process_id(self) -> int:
+        """The process, for who watches it."""
         assert self._process is not None, "the endpoint was never started"
         return self._process.pid
 
-    def start(self) -> Endpoint:
+    def start(self) -> Self:
         """Start and wait until it answers.
 
         Raises:
             EndpointError: it ended or did not answer in time; the end of its log is in the message.
         """
-        python = environment(self.environment_dir, self.say)
+        interpreter = python(self.environment_dir, self.say)
         self.port = self.port or free_port()
         self._work = pathlib.Path(tempfile.mkdtemp(prefix="tandem-aws-"))
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(python), str(HERE / "launcher.py")],
+                [str(interpreter), str(HERE / "launcher.py")],
                 cwd=self._work,
                 env=self._environment_variables(),
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,  # the launcher ends when this closes, so it never outlives its starter
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C is for the starter, which stops it in its own time
             )
         self._await()
         return self
@@ -155,15 +130,21 @@ class Endpoint:
             return False
         return True
 
-    def recorded(self) -> list[dict]:
+    def recorded(self) -> list[dict[str, Any]]:
         """The custom resources of every stack with their properties; they are recorded here, never run."""
-        with urllib.request.urlopen(f"{self.url}/_tandem/recorded", timeout=5) as answer:
-            return json.load(answer)
+        with urllib.request.urlopen(f"{self.url}/_tandem/recorded", timeout=5) as answer:  # noqa: S310  # its own address
+            found: list[dict[str, Any]] = json.load(answer)
+        return found
 
     def reset(self) -> None:
         """Forget all state."""
-        request = urllib.request.Request(f"{self.url}/_ministack/reset", method="POST")
-        urllib.request.urlopen(request, timeout=30).close()
+        request = urllib.request.Request(f"{self.url}/_ministack/reset", method="POST")  # noqa: S310  # its own address
+        urllib.request.urlopen(request, timeout=30).close()  # noqa: S310
+
+    def wait(self) -> int:
+        """Wait until it ends by itself; its exit code."""
+        assert self._process is not None, "the endpoint was never started"
+        return self._process.wait()
 
     def stop(self) -> None:
         """Stop it, and remove its temporary directory; the state directory stays."""
@@ -172,8 +153,10 @@ class Endpoint:
             shutil.rmtree(self._work, ignore_errors=True)
 
     def _end(self) -> None:
-        if self._process is None or self._process.poll() is not None:
+        if self._process is None:
             return
+        if self._process.stdin is not None:
+            self._process.stdin.close()
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -181,10 +164,12 @@ class Endpoint:
             self._process.kill()
             self._process.wait()
 
-    def __enter__(self) -> Endpoint:
+    def __enter__(self) -> Self:
+        """Start."""
         return self.start()
 
     def __exit__(self, *_: object) -> None:
+        """Stop."""
         self.stop()
 
     def client_environment(self, home: pathlib.Path) -> dict[str, str]:
@@ -197,7 +182,7 @@ class Endpoint:
             "AWS_ENDPOINT_URL": self.url,
             "AWS_ENDPOINT_URL_S3": self.url,
             "AWS_ACCESS_KEY_ID": self.account,
-            "AWS_SECRET_ACCESS_KEY": "local",
+            "AWS_SECRET_ACCESS_KEY": "local",  # any will do
             "AWS_REGION": self.region,
             "AWS_DEFAULT_REGION": self.region,
             "AWS_EC2_METADATA_DISABLED": "true",
@@ -207,17 +192,14 @@ class Endpoint:
             "CDK_DISABLE_CLI_TELEMETRY": "true",
         }
 
-    def client(self, service: str):
+    def client(self, service: str) -> Any:
         """A boto3 client of the endpoint's account and region."""
-        import boto3
-        from botocore.config import Config
-
         return boto3.client(
             service,
             endpoint_url=self.url,
             region_name=self.region,
             aws_access_key_id=self.account,
-            aws_secret_access_key="local",
+            aws_secret_access_key="local",  # noqa: S106  # any will do
             config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}),
         )
 
@@ -227,8 +209,6 @@ def serve(port: int, account: str, region: str, state_dir: pathlib.Path | None) 
     with Endpoint(port=port, account=account, region=region, state_dir=state_dir) as endpoint:
         print(f"local AWS endpoint of account {account} at {endpoint.url}; stop it with Ctrl-C", flush=True)
         try:
-            return endpoint._process.wait() if endpoint._process else 3
+            return endpoint.wait()
         except KeyboardInterrupt:
             return 0
-
-

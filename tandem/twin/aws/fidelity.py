@@ -112,7 +112,7 @@ FIDELITY: Mapping[str, Fidelity] = {
     "AWS::Lambda::Permission": _stored("kept and described"),
     "AWS::Logs::LogGroup": _real("takes and returns events; retention is kept and deletes nothing"),
     "AWS::S3::Bucket": _real(
-        "objects, versions and conditional writes work; lifecycle, access logs and encryption are kept and not acted on",
+        "objects, versions and conditional writes work; lifecycle, access logs and encryption are kept, not acted on",
         AccessControl="the endpoint drops a canned ACL",
     ),
     "AWS::S3::BucketPolicy": _stored("kept and described; not enforced here"),
@@ -132,7 +132,7 @@ NOT_REHEARSED = (
 )
 
 
-class UnknownType(LookupError):
+class UnknownTypeError(LookupError):
     """A template has a type that this table does not know, so nothing can be said of its rehearsal."""
 
 
@@ -140,8 +140,8 @@ def fidelity(type_: str) -> Fidelity:
     """The row of a type.
 
     Raises:
-        UnknownType: there is none; no type is skipped in silence.
+        UnknownTypeError: there is none; no type is skipped in silence.
     """
     if type_ not in FIDELITY:
-        raise UnknownType(f"{type_} is not in the fidelity table of tandem/twin/aws")
+        raise UnknownTypeError(f"{type_} is not in the fidelity table of tandem/twin/aws")
     return FIDELITY[type_]

@@ -16,9 +16,9 @@ from botocore.exceptions import ClientError
 
 from tandem.twin.aws.compare import Difference, differences
 from tandem.twin.aws.describe import DESCRIBE
-from tandem.twin.aws.describe.form import Client, Gone, Properties
+from tandem.twin.aws.describe.form import Client, GoneError, Properties
 from tandem.twin.aws.fidelity import Fidelity, Level, fidelity
-from tandem.twin.aws.resolve import NOTHING, Names, Unresolved, holds, resolved
+from tandem.twin.aws.resolve import NOTHING, Names, UnresolvedError, holds, resolved
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,8 +48,8 @@ def hold(client: Client, stack: str, recorded: list[dict[str, Any]]) -> list[Hel
         recorded: the endpoint's listing of custom resources.
 
     Raises:
-        UnknownType: the template has a type without a row in the fidelity table.
-        Unresolved: the template has a function that this reading does not know.
+        UnknownTypeError: the template has a type without a row in the fidelity table.
+        UnresolvedError: the template has a function that this reading does not know.
     """
     deployed = _Deployed(client, stack, recorded)
     return [_held(deployed, logical_id) for logical_id in deployed.resources]
@@ -63,7 +63,7 @@ def _held(deployed: _Deployed, logical_id: str) -> Held:
     found: list[Difference] = []
     try:
         described = deployed.described(logical_id)
-    except (ClientError, Gone) as missing:
+    except (ClientError, GoneError) as missing:
         found.append(Difference(property="*", template="deployed", described=str(missing)))
     else:
         found += differences(seen, described, "")
@@ -94,7 +94,9 @@ class _Deployed:
 
     @cached_property
     def template(self) -> Any:
-        body = self.client("cloudformation").get_template(StackName=self.name, TemplateStage="Processed")["TemplateBody"]
+        body = self.client("cloudformation").get_template(StackName=self.name, TemplateStage="Processed")[
+            "TemplateBody"
+        ]
         return json.loads(body) if isinstance(body, str) else body
 
     @cached_property
@@ -150,13 +152,13 @@ class _Deployed:
 
     def _describe(self, logical_id: str) -> Properties:
         if logical_id not in self.physical:
-            raise Gone(f"{logical_id} is in the template and not in the stack")
+            raise GoneError(f"{logical_id} is in the template and not in the stack")
         type_ = self.resources[logical_id]["Type"]
         if type_ == "AWS::CDK::Metadata":
             return self.properties(logical_id)
         if fidelity(type_).level is Level.RECORDED:
             if logical_id not in self._recorded:
-                raise Gone(f"{logical_id} is not among the recorded custom resources")
+                raise GoneError(f"{logical_id} is not among the recorded custom resources")
             properties: Properties = self._recorded[logical_id]["Properties"]
             return properties
         return DESCRIBE[type_](self.client, self.physical[logical_id], self.properties(logical_id))
@@ -164,5 +166,5 @@ class _Deployed:
     def _attribute(self, logical_id: str, attribute: str) -> Any:
         described = self.described(logical_id)
         if attribute not in described:
-            raise Unresolved(f"{self.resources[logical_id]['Type']} has no described attribute {attribute}")
+            raise UnresolvedError(f"{self.resources[logical_id]['Type']} has no described attribute {attribute}")
         return described[attribute]

@@ -1,3 +1,4 @@
+# ruff: noqa: PLC0415, SLF001 - nothing of MiniStack may be imported before its version is checked
 """Starts MiniStack with our additions. Runs inside MiniStack's own environment, so it imports nothing of `tandem`.
 
 The invariant: either the version that the additions were tested with, with every private name that they touch, or no
@@ -7,8 +8,11 @@ start at all.
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import pathlib
+import signal
 import sys
+import threading
 
 REFUSED = 3  # the world outside failed, see the exit codes in docs/decisions
 
@@ -36,6 +40,7 @@ def refusals(installed: str, wanted: str, needs: list[tuple]) -> list[str]:
 
 
 def main() -> int:
+    """Check, put the additions on, serve until told to end."""
     installed = importlib.metadata.version("ministack")
     found = refusals(installed, pinned(), [])
     if not found:
@@ -47,10 +52,17 @@ def main() -> int:
         print(f"the local AWS endpoint does not start: {reason}", file=sys.stderr, flush=True)
     if found:
         return REFUSED
+    threading.Thread(target=_end_with_starter, daemon=True).start()
     from ministack import app
 
     app.main()
     return 0
+
+
+def _end_with_starter() -> None:
+    """Whoever started this holds the other end of stdin; when it closes, even by a kill, end as if asked to."""
+    sys.stdin.buffer.read()
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _install(installed: str) -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tandem.twin.aws.fidelity import NOT_REHEARSED, Level
-from tandem.twin.aws.rehearse import Rehearsal
+from tandem.twin.aws.play import Rehearsal
 
 
 def lines(found: Rehearsal) -> Iterator[str]:
@@ -46,23 +46,20 @@ def _not_rehearsed(found: Rehearsal) -> Iterator[str]:
     yield "Not rehearsed, so different on AWS:"
     for sentence in NOT_REHEARSED:
         yield f"  - {sentence}"
-    for type_, sentence in sorted(_rows(found).items()):
-        yield f"  - {type_}: {sentence}"
+    for types, sentence in _rows(found):
+        yield f"  - {', '.join(type_.removeprefix('AWS::') for type_ in types)}: {sentence}"
 
 
-def _rows(found: Rehearsal) -> dict[str, str]:
-    """One row per type of which something is not rehearsed."""
-    unseen: dict[str, dict[str, str]] = {}
-    for item in found.resources:
-        unseen.setdefault(item.type, {}).update(
-            {name: reason for name, reason in item.not_rehearsed.items() if name != "*"}
-        )
-    return {
-        item.type: "; ".join(
-            [item.fidelity.sentence, *(f"{name} {reason}" for name, reason in unseen[item.type].items())]
-        )
-        for item in found.resources
-    }
+def _rows(found: Rehearsal) -> list[tuple[list[str], str]]:
+    """The types of this rehearsal by what is said of them, and properties that nobody can see."""
+    types: dict[str, list[str]] = {}
+    unseen: dict[tuple[str, str], str] = {}
+    for item in sorted(found.resources, key=lambda item: item.type):
+        if item.type not in types.setdefault(item.fidelity.sentence, []):
+            types[item.fidelity.sentence].append(item.type)
+        unseen |= {(item.type, name): reason for name, reason in item.not_rehearsed.items() if name != "*"}
+    properties = [([f"{type_} {name}"], reason) for (type_, name), reason in unseen.items()]
+    return [(names, sentence) for sentence, names in types.items()] + properties
 
 
 def document(found: Rehearsal) -> dict[str, Any]:
@@ -92,5 +89,5 @@ def document(found: Rehearsal) -> dict[str, Any]:
             }
             for item in found.resources
         ],
-        "not_rehearsed": [*NOT_REHEARSED, *(f"{type_}: {sentence}" for type_, sentence in sorted(_rows(found).items()))],
+        "not_rehearsed": [*NOT_REHEARSED, *(f"{', '.join(types)}: {sentence}" for types, sentence in _rows(found))],
     }

@@ -15,7 +15,7 @@ from typing import Any
 NOTHING = object()  # AWS::NoValue: the property is not there
 
 
-class Unresolved(ValueError):
+class UnresolvedError(ValueError):
     """A function or reference that this reading does not know."""
 
 
@@ -40,7 +40,7 @@ def resolved(value: Any, names: Names) -> Any:
     """`value` with every function replaced by what it gives.
 
     Raises:
-        Unresolved: a function or a name that is unknown here; a rehearsal must not skip it.
+        UnresolvedError: a function or a name that is unknown here; a rehearsal must not skip it.
     """
     if isinstance(value, list):
         items = (resolved(item, names) for item in value)
@@ -52,7 +52,7 @@ def resolved(value: Any, names: Names) -> Any:
         if function in _FUNCTIONS:
             return _FUNCTIONS[function](argument, names)
         if function.startswith("Fn::"):
-            raise Unresolved(f"no reading of {function}")
+            raise UnresolvedError(f"no reading of {function}")
     members = {key: resolved(item, names) for key, item in value.items()}
     return {key: item for key, item in members.items() if item is not NOTHING}
 
@@ -68,7 +68,7 @@ def _ref(name: str, names: Names) -> Any:
     for known in (names.pseudo, names.parameters, names.physical):
         if name in known:
             return known[name]
-    raise Unresolved(f"Ref to {name}, which the stack does not have")
+    raise UnresolvedError(f"Ref to {name}, which the stack does not have")
 
 
 def _get_att(argument: Any, names: Names) -> Any:
@@ -98,7 +98,7 @@ def _sub(argument: Any, names: Names) -> str:
 def _import_value(argument: Any, names: Names) -> str:
     name = str(resolved(argument, names))
     if name not in names.exports:
-        raise Unresolved(f"no stack exports {name}")
+        raise UnresolvedError(f"no stack exports {name}")
     return names.exports[name]
 
 
@@ -140,7 +140,7 @@ def _condition(value: Any, names: Names) -> Any:
             return any(_condition(item, names) for item in argument)
         case "Fn::Not":
             return not _condition(argument[0], names)
-    raise Unresolved(f"no reading of the condition function {function}")
+    raise UnresolvedError(f"no reading of the condition function {function}")
 
 
 _FUNCTIONS: Mapping[str, Callable[[Any, Names], Any]] = {

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN002, ANN003, ANN202 - MiniStack is untyped and has no public interface
 """Lets a change set with ImportExistingResources adopt a retained bucket.
 
 MiniStack finds the bucket and plans its import, and then its own validation refuses the name because it exists; AWS
@@ -16,6 +17,7 @@ _adopted: ContextVar[frozenset] = ContextVar("adopted buckets of this deploy", d
 
 
 def install(_handlers: dict) -> None:
+    """Wrap the deploy, to know what it adopts, and the validation, to leave that alone."""
     deploy, errors = changesets._deploy_stack_async, stacks._validation_errors
 
     async def deployed(*arguments, imports=None, **more):

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN003, ANN202 - MiniStack is untyped and has no public interface
 """Buckets with all that their template says, put through MiniStack's own S3 calls, and refused while not empty."""
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from .handlers import succeeded, taggable
 
 NEEDS = {
     s3: (
-        "_bucket_policies", "_buckets", "_bucket_has_versions", "_bucket_tags", "_bucket_logging_config", "_bucket_versioning",
+        "_bucket_policies", "_buckets", "_bucket_has_versions", "_bucket_tags", "_bucket_logging_config",
+        "_bucket_versioning",
         "_delete_bucket", "_delete_bucket_encryption", "_delete_bucket_lifecycle",
         "_delete_bucket_ownership_controls", "_put_bucket_encryption", "_put_bucket_lifecycle",
         "_put_bucket_logging", "_put_bucket_ownership_controls", "_resolve_sse_write_headers",
@@ -19,12 +21,14 @@ NEEDS = {
     provisioners: ("_s3_create", "_s3_update", "_s3_delete", "_tag_map"),
 }  # fmt: skip
 
-# What MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says); with `_CONFIGURATIONS` and Tags this is all that a template may say here.
+# What MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says). With `_CONFIGURATIONS` and
+# Tags this is all that a template may say here.
 _ITS_OWN = {"AccessControl", "BucketName", "CorsConfiguration", "NotificationConfiguration",
             "PublicAccessBlockConfiguration", "VersioningConfiguration", "WebsiteConfiguration"}  # fmt: skip
 
 
 def install(handlers: dict) -> None:
+    """Wrap the bucket's handlers; put the refusals in."""
     bucket = handlers["AWS::S3::Bucket"]
     create, update = bucket["create"], bucket["update"]
 

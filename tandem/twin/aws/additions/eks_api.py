@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """The EKS API's missing half: every field kept, updates with a record, and the refusals that protect a cluster."""
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from ministack.core.responses import AccountRegionScopedDict, get_account_id, ne
 from ministack.services import ec2, eks
 
 from . import wire
+from .handlers import REFUSED
 
 NEEDS = {
     ec2: ("_launch_templates", "_security_groups", "_subnets"),
@@ -28,6 +30,7 @@ _originals = {}
 
 
 def install(_handlers: dict) -> None:
+    """Wrap the service's functions and put our routes before its own."""
     for name, wrapper in (("_create_cluster", _create_cluster), ("_delete_cluster", _delete_cluster),
                           ("_create_nodegroup", _create_nodegroup), ("_handle_request_sync", _handle)):  # fmt: skip
         _originals[name] = getattr(eks, name)
@@ -36,7 +39,7 @@ def install(_handlers: dict) -> None:
 
 def _create_cluster(body, creator_arn=None):
     answer = _originals["_create_cluster"](body, creator_arn)
-    if answer[0] < 400:
+    if answer[0] < REFUSED:
         cluster = eks._clusters[body["name"]]
         keep(cluster, body, _CLUSTER)
         network = cluster["resourcesVpcConfig"]
@@ -89,7 +92,7 @@ def _create_nodegroup(cluster_name, body):
     if refused:
         return eks._error(400, "InvalidParameterException", refused)
     answer = _originals["_create_nodegroup"](cluster_name, body)
-    if answer[0] >= 400:
+    if answer[0] >= REFUSED:
         return answer
     nodegroup = eks._nodegroups[f"{cluster_name}/{body['nodegroupName']}"]
     keep(nodegroup, body, _NODEGROUP)
@@ -115,7 +118,7 @@ def _refused(body):
 
 
 def in_order(scaling: dict) -> bool:
-    """minSize <= desiredSize <= maxSize, and a maximum of at least one node, as EKS demands."""
+    """Whether minSize <= desiredSize <= maxSize, with a maximum of at least one node, as EKS demands."""
     smallest, wanted, largest = (scaling.get(name, 0) for name in ("minSize", "desiredSize", "maxSize"))
     return 0 <= smallest <= wanted <= largest and largest >= 1
 
@@ -175,7 +178,9 @@ def _update_nodegroup_version(cluster, name, said, _query):
 
 def _updated(cluster, nodegroup, type_, said):
     """The update's record: it is in force at once, the answer says InProgress as EKS does, a describe Successful."""
-    params = [{"type": _parameter(name), "value": json.dumps(value)} for name, value in said.items() if _parameter(name)]
+    params = [
+        {"type": _parameter(name), "value": json.dumps(value)} for name, value in said.items() if _parameter(name)
+    ]
     update = {"id": new_uuid(), "status": "Successful", "type": type_, "params": params, "createdAt": eks._now(),
               "errors": []}  # fmt: skip
     _updates[f"{cluster}/{nodegroup}/{update['id']}"] = update

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
 """The EKS types of CloudFormation: properties go to the EKS API by its own model, nothing is picked by hand."""
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from ministack.services.cloudformation import provisioners
 
 from . import wire
 from .eks_api import in_order, keep
-from .handlers import answered, handler, replaced, succeeded, taggable
+from .handlers import MISSING, answered, handler, replaced, succeeded, taggable
 
 NEEDS = {
     eks: (
@@ -28,6 +29,7 @@ _NODEGROUP_RECORD = wire.answer_shape("eks", "DescribeNodegroup", "nodegroup")
 
 
 def install(handlers: dict) -> None:
+    """Register the missing types, and replace what picks properties by hand."""
     cluster, nodegroup = handlers["AWS::EKS::Cluster"], handlers["AWS::EKS::Nodegroup"]
     cluster["create"] = _cluster_create
     cluster["update"] = _then_kept(cluster["update"], _cluster_kept)
@@ -42,7 +44,7 @@ def install(handlers: dict) -> None:
 
 
 def _gone(answer):
-    if answer[0] != 404:
+    if answer[0] != MISSING:
         succeeded(answer)
 
 

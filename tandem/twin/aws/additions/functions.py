@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Two types whose describe answer or Ref plain MiniStack gets wrong: a Lambda's network, an instance profile's name."""
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ NEEDS = {
 
 
 def install(handlers: dict) -> None:
+    """Wrap the handlers of functions and instance profiles."""
     function = handlers["AWS::Lambda::Function"]
     create, update = function["create"], function["update"]
 

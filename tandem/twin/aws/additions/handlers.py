@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN201, ANN202 - MiniStack is untyped and has no public interface
 """The form in which MiniStack's CloudFormation takes a resource type, and how a service's answer becomes an outcome."""
 
 from __future__ import annotations
@@ -6,6 +7,8 @@ import json
 
 from ministack.services.cloudformation import provisioners
 
+REFUSED = 400  # HTTP: from here on the service said no
+MISSING = 404
 NEEDS = {provisioners: ("_RESOURCE_HANDLERS", "_STACK_TAG_PROPERTY", "_physical_name")}
 
 
@@ -21,12 +24,13 @@ def succeeded(answer: tuple) -> bytes:
         ValueError: the service refused; CloudFormation shows its words as the reason of the failed resource.
     """
     status, _headers, body = answer
-    if status >= 400:
+    if status >= REFUSED:
         raise ValueError(body.decode() if isinstance(body, bytes) else str(body))
     return body
 
 
 def answered(answer: tuple) -> dict:
+    """The same as JSON."""
     return json.loads(succeeded(answer) or b"{}")
 
 

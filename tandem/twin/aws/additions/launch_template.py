@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Launch templates with every field of the API: capacity blocks and EFA interfaces are what Fleet is about."""
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ _ANSWER = wire.answer_shape("ec2", "DescribeLaunchTemplateVersions", "LaunchTemp
 
 
 def install(handlers: dict) -> None:
+    """Parse and print launch template data by the service's own model."""
     ec2._parse_lt_data = lambda parameters, prefix="LaunchTemplateData": (
         wire.ec2_parsed(_REQUEST, parameters, prefix) or {}
     )

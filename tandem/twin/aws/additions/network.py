@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """EC2 network types that plain MiniStack refuses, or whose describe answers lose what the template said."""
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _ENDPOINT = wire.answer_shape("ec2", "DescribeVpcEndpoints", "VpcEndpoints")
 
 
 def install(handlers: dict) -> None:
+    """Register the missing types and put in describe answers that lose nothing."""
     handlers["AWS::EC2::EIP"] = handler(_address_create, _tags_only, _address_delete)
     handlers["AWS::EC2::NatGateway"] = handler(_nat_create, replaced(_nat_create, _tags_only), _nat_delete)
     handlers["AWS::EC2::FlowLog"] = handler(_flow_log_create, replaced(_flow_log_create, _tags_only), _flow_log_delete)
@@ -103,7 +105,9 @@ def _nat_create(_logical_id, properties, _stack):
     if properties.get("ConnectivityType", "public") == "public" and allocation not in ec2._addresses:
         raise ValueError(f"The allocation ID '{allocation}' does not exist")
     before = set(ec2._nat_gateways)
-    request = {name: properties[name] for name in ("SubnetId", "AllocationId", "ConnectivityType") if name in properties}
+    request = {
+        name: properties[name] for name in ("SubnetId", "AllocationId", "ConnectivityType") if name in properties
+    }
     succeeded(ec2._create_nat_gateway(request))
     (gateway,) = set(ec2._nat_gateways) - before
     provisioners._ec2_apply_tags(gateway, properties)

@@ -1,3 +1,4 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Custom resources: their properties are recorded and can be listed, their Lambda is deployed and never invoked.
 
 There is no Kubernetes API behind the cluster and no internet for a chart, so running the kubectl provider would only
@@ -26,6 +27,7 @@ _CUSTOM = "AWS::CloudFormation::CustomResource"
 
 
 def install(handlers: dict) -> None:
+    """Take the place of the Lambda call, and serve the listing."""
     handlers[_CUSTOM] = handler(_create, _update, lambda _physical_id, _properties: None)
     provisioners._custom_resource_create = _create
     provisioners._custom_resource_update = _update
@@ -47,7 +49,7 @@ def _create(logical_id, properties, _stack, _type=_CUSTOM):
     return f"{logical_id.lower()}-{new_uuid()[:8]}", {}
 
 
-def _update(physical_id, _old, _new, _stack, logical_id=None, resource_type=_CUSTOM):
+def _update(physical_id, _old, _new, _stack, logical_id=None, resource_type=_CUSTOM):  # noqa: ARG001  # its callers name them
     return physical_id, {}
 
 

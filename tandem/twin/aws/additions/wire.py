@@ -1,3 +1,4 @@
+# ruff: noqa: ANN001, ANN201, ANN202 - MiniStack is untyped and has no public interface
 """Between a template's values and what goes over the wire, said by botocore's own service models.
 
 MiniStack parses and prints a subset of the fields by hand. What it leaves out is added here for whole shapes at
@@ -17,6 +18,7 @@ _NUMBERS = ("integer", "long")
 
 @cache
 def service(name: str):
+    """A service's model."""
     return get_session().get_service_model(name)
 
 

@@ -12,7 +12,7 @@ Client = Callable[[str], Any]  # service name to boto3 client
 Describe = Callable[[Client, str, Properties], Properties]
 
 
-class Gone(LookupError):
+class GoneError(LookupError):
     """CloudFormation says that the resource is there, its own service does not know it."""
 
 
@@ -20,10 +20,10 @@ def one(items: list[Any], what: str) -> Any:
     """The only item.
 
     Raises:
-        Gone: there is none, or more than one.
+        GoneError: there is none, or more than one.
     """
     if len(items) != 1:
-        raise Gone(f"{what}: {len(items)} described")
+        raise GoneError(f"{what}: {len(items)} described")
     return items[0]
 
 
@@ -33,12 +33,11 @@ def pascal(value: Any, kept: frozenset[str] = frozenset()) -> Any:
         return [pascal(item, kept) for item in value]
     if not isinstance(value, dict):
         return value
-    return {
-        key[:1].upper() + key[1:]: item if key in kept else pascal(item, kept) for key, item in value.items()
-    }
+    return {key[:1].upper() + key[1:]: item if key in kept else pascal(item, kept) for key, item in value.items()}
 
 
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
+    """Tags as templates write them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]
 
 

@@ -17,9 +17,7 @@ def _role(client: Client, physical_id: str, properties: Properties) -> Propertie
         **found,
         "PermissionsBoundary": found.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
         "ManagedPolicyArns": [item["PolicyArn"] for item in attached if _wanted(item["PolicyArn"], properties)],
-        "Policies": [
-            {"PolicyName": name, "PolicyDocument": _inline(iam, physical_id, name)} for name in names
-        ],
+        "Policies": [{"PolicyName": name, "PolicyDocument": _inline(iam, physical_id, name)} for name in names],
     }
 
 
@@ -35,7 +33,9 @@ def _inline(iam: Any, role: str, name: str) -> Any:
 def _policy(client: Client, _physical_id: str, properties: Properties) -> Properties:
     """An inline policy is looked for in every role that it names; it differs where one lacks it."""
     iam, name = client("iam"), properties["PolicyName"]
-    roles = [role for role in properties.get("Roles", []) if name in iam.list_role_policies(RoleName=role)["PolicyNames"]]
+    roles = [
+        role for role in properties.get("Roles", []) if name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+    ]
     documents = [_inline(iam, role, name) for role in roles]
     same = all(document == documents[0] for document in documents)
     return {"PolicyName": name, "Roles": roles, "PolicyDocument": documents[0] if documents and same else documents}

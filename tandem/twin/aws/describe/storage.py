@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tandem.twin.aws.describe.form import Client, Describe, Gone, Properties, unless_missing
+from tandem.twin.aws.describe.form import Client, Describe, GoneError, Properties, unless_missing
 
 
 def _bucket(client: Client, physical_id: str, _properties: Properties) -> Properties:
@@ -45,9 +45,7 @@ def _logging(s3: Any, bucket: str) -> Properties:
 
 
 def _lifecycle(s3: Any, bucket: str) -> Properties:
-    found = unless_missing(
-        lambda: s3.get_bucket_lifecycle_configuration(Bucket=bucket), "NoSuchLifecycleConfiguration"
-    )
+    found = unless_missing(lambda: s3.get_bucket_lifecycle_configuration(Bucket=bucket), "NoSuchLifecycleConfiguration")
     return {"Rules": [_lifecycle_rule(rule) for rule in found["Rules"]] if found else []}
 
 
@@ -60,9 +58,7 @@ def _lifecycle_rule(rule: Properties) -> Properties:
         "ExpirationInDays": expiration.get("Days"),
         "ExpiredObjectDeleteMarker": expiration.get("ExpiredObjectDeleteMarker"),
         "NoncurrentVersionExpirationInDays": rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays"),
-        "Transitions": [
-            {**item, "TransitionInDays": item.get("Days")} for item in rule.get("Transitions", [])
-        ],
+        "Transitions": [{**item, "TransitionInDays": item.get("Days")} for item in rule.get("Transitions", [])],
         "NoncurrentVersionTransitions": [
             {**item, "TransitionInDays": item.get("NoncurrentDays")}
             for item in rule.get("NoncurrentVersionTransitions", [])
@@ -96,7 +92,7 @@ def _alias(client: Client, physical_id: str, _properties: Properties) -> Propert
             if alias["AliasName"] == physical_id:
                 arn = kms.describe_key(KeyId=alias["TargetKeyId"])["KeyMetadata"]["Arn"]
                 return {"AliasName": alias["AliasName"], "TargetKeyId": alias["TargetKeyId"], "KeyArn": arn}
-    raise Gone(physical_id)
+    raise GoneError(physical_id)
 
 
 DESCRIBE: dict[str, Describe] = {

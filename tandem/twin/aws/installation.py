@@ -1,0 +1,58 @@
+"""Makes the endpoint's virtual environment.
+
+MiniStack pins its own botocore, so it lives beside `.venv`, never in it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import pathlib
+import subprocess
+import venv
+from collections.abc import Callable
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[2]
+ENVIRONMENT = REPOSITORY / ".venv-aws"
+
+
+class EndpointError(RuntimeError):
+    """The endpoint cannot be set up or started."""
+
+
+def python(directory: pathlib.Path = ENVIRONMENT, say: Callable[[str], None] = print) -> pathlib.Path:
+    """The Python of the endpoint's virtual environment, made or renewed where it does not fit requirements.txt.
+
+    Raises:
+        EndpointError: pip failed; its output is shown as it comes.
+    """
+    requirements = HERE / "requirements.txt"
+    with requirements.open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two test workers may want it at once
+        return _made(directory, requirements, say)
+
+
+def _made(directory: pathlib.Path, requirements: pathlib.Path, say: Callable[[str], None]) -> pathlib.Path:
+    interpreter = directory / "bin" / "python"
+    stamp = directory / "requirements.sha256"
+    wanted = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    if interpreter.exists() and stamp.exists() and stamp.read_text() == wanted:
+        return interpreter
+    say(f"making {directory.name} for the local AWS endpoint (92 MB, about 20 s)")
+    venv.create(directory, with_pip=True, clear=directory.exists())
+    command = [
+        str(interpreter),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "-r",
+        str(requirements),
+    ]
+    if subprocess.run(command, check=False).returncode:
+        raise EndpointError(f"pip could not install {requirements.name} into {directory}")
+    stamp.write_text(wanted)
+    say(f"{directory.name} is ready")
+    return interpreter

@@ -1,0 +1,96 @@
+"""One running endpoint for all tests of a worker, and stacks deployed to it without the CDK."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import yaml
+
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.hold import Held, hold
+
+ACCOUNT = "222233334444"
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint(account=ACCOUNT, region="us-east-2") as running:
+        yield running
+
+
+def settled(endpoint: Endpoint, stack: str) -> str:
+    """Wait until CloudFormation has done with the stack; its status."""
+    cloudformation = endpoint.client("cloudformation")
+    for _ in range(400):
+        status = cloudformation.describe_stacks(StackName=stack)["Stacks"][0]["StackStatus"]
+        if not status.endswith("IN_PROGRESS"):
+            return str(status)
+        time.sleep(0.02)
+    raise TimeoutError(stack)
+
+
+def deployed(endpoint: Endpoint, template: dict[str, Any], stack: str = "", *, update: bool = False) -> SimpleNamespace:
+    """Create (or update) a stack; its name, status and the reasons of what failed."""
+    name = stack or f"stack-{uuid.uuid4().hex[:8]}"
+    cloudformation = endpoint.client("cloudformation")
+    act = cloudformation.update_stack if update else cloudformation.create_stack
+    identity = act(StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"])["StackId"]
+    status = settled(endpoint, identity)
+    events = cloudformation.describe_stack_events(StackName=identity)["StackEvents"]
+    reasons = [event.get("ResourceStatusReason", "") for event in events if event["ResourceStatus"].endswith("FAILED")]
+    return SimpleNamespace(name=name, id=identity, status=status, reasons=reasons)
+
+
+@pytest.fixture
+def deploy(endpoint: Endpoint) -> Callable[..., SimpleNamespace]:
+    """Deploy resources given as logical id to definition, or a whole template."""
+
+    def act(resources: dict[str, Any], stack: str = "", *, update: bool = False) -> SimpleNamespace:
+        template = resources if "Resources" in resources else {"Resources": resources}
+        return deployed(endpoint, template, stack, update=update)
+
+    return act
+
+
+@pytest.fixture
+def delete(endpoint: Endpoint) -> Callable[[SimpleNamespace], str]:
+    def act(stack: SimpleNamespace) -> str:
+        endpoint.client("cloudformation").delete_stack(StackName=stack.name)
+        return settled(endpoint, stack.id)
+
+    return act
+
+
+@pytest.fixture
+def held(endpoint: Endpoint) -> Callable[[str], dict[str, Held]]:
+    """Hold a stack; by logical id."""
+
+    def act(stack: str) -> dict[str, Held]:
+        return {item.logical_id: item for item in hold(endpoint.client, stack, endpoint.recorded())}
+
+    return act
+
+
+@pytest.fixture(scope="session")
+def templates() -> dict[str, Any]:
+    """The two templates that between them have every type of our stacks."""
+    return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in ("producer", "consumer")}
+
+
+@pytest.fixture(scope="session")
+def everything(endpoint: Endpoint, templates: dict[str, Any]) -> dict[str, Held]:
+    """Every resource of both templates, deployed once and held."""
+    found: dict[str, Held] = {}
+    for name, template in templates.items():
+        stack = deployed(endpoint, template, name)
+        assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", [])
+        found |= {item.logical_id: item for item in hold(endpoint.client, name, endpoint.recorded())}
+    return found

@@ -1,0 +1,126 @@
+"""Every type of our stacks is deployed, described and held; a loss is found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tandem.twin.aws.describe import DESCRIBE
+from tandem.twin.aws.fidelity import FIDELITY, Level, UnknownTypeError, fidelity
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+HERE = Path(__file__).parent
+LOGICAL_IDS = [
+    logical_id
+    for name in ("producer", "consumer")
+    for logical_id, resource in yaml.safe_load((HERE / f"{name}.yaml").read_text())["Resources"].items()
+    if "Condition" not in resource
+]
+
+
+@pytest.mark.parametrize("logical_id", LOGICAL_IDS)
+def test_a_resource_is_as_its_template_says(everything, logical_id):
+    assert everything[logical_id].differs == ()
+
+
+@pytest.mark.parametrize("logical_id", LOGICAL_IDS)
+def test_every_property_is_held_or_said_to_be_unseen(everything, templates, logical_id):
+    said = {**templates["producer"]["Resources"], **templates["consumer"]["Resources"]}[logical_id]["Properties"]
+
+    item = everything[logical_id]
+
+    assert set(item.held) | set(item.not_rehearsed) - {"*"} == set(said)
+
+
+def test_the_templates_have_every_type_of_the_table_but_the_rarer_kubectl_ones(everything):
+    rarer = {"Custom::AWSCDK-EKS-KubernetesObjectValue", "Custom::AWSCDK-EKS-KubernetesPatch",
+             "AWS::Lambda::LayerVersion"}  # a layer needs an archive: tests of the rehearsal  # fmt: skip
+    assert {item.type for item in everything.values()} == set(FIDELITY) - rarer
+
+
+def test_every_type_that_is_not_only_recorded_can_be_described():
+    assert {name for name, row in FIDELITY.items() if row.level is not Level.RECORDED} == set(DESCRIBE)
+
+
+def test_a_resource_whose_condition_is_false_is_not_looked_for(everything):
+    assert "Conditional" not in everything
+
+
+def test_rejects_a_type_that_the_table_does_not_know():
+    with pytest.raises(UnknownTypeError, match="AWS::Quantum::Computer"):
+        fidelity("AWS::Quantum::Computer")
+
+
+def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, held):
+    stack = deploy({"Queue": {"Type": "AWS::SQS::Queue"}})
+
+    with pytest.raises(UnknownTypeError, match="AWS::SQS::Queue"):
+        held(stack.name)
+
+
+def test_a_custom_resource_is_not_rehearsed_as_a_whole(everything):
+    assert "no Kubernetes API" in everything["Manifest"].not_rehearsed["*"]
+
+
+def test_a_property_that_no_api_returns_is_said_with_its_reason(everything):
+    assert "no API returns it" in everything["Csi"].not_rehearsed["ResolveConflicts"]
+
+
+BUCKET = {"Type": "AWS::S3::Bucket", "Properties": {
+    "LifecycleConfiguration": {"Rules": [{"Id": "tidy", "Status": "Enabled",
+                                          "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}}]},
+    "VersioningConfiguration": {"Status": "Enabled"}}}  # fmt: skip
+
+
+def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held):
+    stack = deploy({"Bucket": BUCKET})
+    bucket = held(stack.name)["Bucket"].physical_id
+    endpoint.client("s3").put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+
+    (difference,) = held(stack.name)["Bucket"].differs
+
+    assert (difference.property, difference.template, difference.described) == (
+        "VersioningConfiguration.Status", "Enabled", "Suspended",
+    )  # fmt: skip
+
+
+def test_a_lost_setting_differs(endpoint, deploy, held):
+    stack = deploy({"Bucket": BUCKET})
+    endpoint.client("s3").delete_bucket_lifecycle(Bucket=held(stack.name)["Bucket"].physical_id)
+
+    assert [part.property for part in held(stack.name)["Bucket"].differs] == ["LifecycleConfiguration.Rules"]
+
+
+def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, deploy, held):
+    stack = deploy({"Bucket": BUCKET})
+    endpoint.client("s3").delete_bucket(Bucket=held(stack.name)["Bucket"].physical_id)
+
+    item = held(stack.name)["Bucket"]
+
+    assert ([part.property for part in item.differs], item.held) == (["*"], ())
+
+
+def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
+    stack = deploy({"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "Colour": "blue"}}})
+
+    assert [part.property for part in held(stack.name)["Vpc"].differs] == ["Colour"]
+
+
+def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held):
+    statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
+    role = {
+        "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []},
+        "Policies": [{"PolicyName": "p", "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}}],
+    }
+    stack = deploy({"Role": {"Type": "AWS::IAM::Role", "Properties": role}})
+    name = held(stack.name)["Role"].physical_id
+    wider = json.dumps({"Version": "2012-10-17", "Statement": [{**statement, "Action": "s3:PutObject"}]})
+    endpoint.client("iam").put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=wider)
+
+    assert [part.property for part in held(stack.name)["Role"].differs] == [
+        "Policies[].PolicyDocument.Statement[].Action"
+    ]
