@@ -137,6 +137,16 @@ def _budget(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _idle(stamp: Stamp) -> Iterable[Finding]:
+    guard = stamp.environment.guard
+    if guard.idle_minutes >= guard.max_hours * 60:
+        yield Finding(
+            path="guard.idle_minutes", got=str(guard.idle_minutes),
+            allowed=f"less than the {guard.max_hours * 60} minutes of max_hours {guard.max_hours}",
+            change="write 30: nodes are stopped by max_hours before they could be found idle",
+        )  # fmt: skip
+
+
 def _efa(stamp: Stamp) -> Iterable[Finding]:
     if stamp.environment.capacity.efa:
         yield Finding(
@@ -197,6 +207,11 @@ RULES: tuple[Rule[Stamp], ...] = (
         id="budget-holds-run", of=Stamp, severity="warning", find=_budget,
         sentence="the monthly budget holds one run of max_hours at the declared price",
         source="Tandem's own: the budget alarm would stop the run", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="idle-before-max", of=Stamp, severity="warning", find=_idle,
+        sentence="idle_minutes is less than max_hours", source="Tandem's own: else the idle stop never stops anything",
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="efa-needless", of=Stamp, severity="warning", find=_efa,

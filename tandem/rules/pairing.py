@@ -14,7 +14,7 @@ from tandem.spec.model import Model
 def _pairs(trial: Trial, *, head: bool) -> Iterator[tuple[Arm, Model, Model]]:
     """Yield arm, draft and target where the draft is of the kind its mode takes."""
     target = trial.target
-    if target is None:
+    if target is None or target.kind.value != "causal-lm":
         return
     for arm, draft in trial.drafted():
         if draft.kind.value == DRAFT_KINDS.get(arm.variant.mode) and (draft.kind.value != "causal-lm") == head:

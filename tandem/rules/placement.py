@@ -10,26 +10,36 @@ from tandem.rules.rule import Finding, Rule, listed
 from tandem.rules.subjects import Hosting, Trial
 
 
+def _smallest_claim(trial: Trial) -> int | None:
+    """Return the fewest devices whose logical cores hold the TP degree; None where none do."""
+    serving = trial.experiment.serving
+    per_device = trial.logical_cores() // serving.devices
+    return next((count for count in trial.claims() if count * per_device >= serving.tensor_parallel_size), None)
+
+
 def _cores(trial: Trial) -> Iterable[Finding]:
     serving, cores = trial.experiment.serving, trial.logical_cores()
     if serving.tensor_parallel_size > cores:
-        needed = -(-serving.tensor_parallel_size * serving.devices // cores)
+        larger = _smallest_claim(trial)
         yield Finding(
             path="serving.tensor_parallel_size", got=str(serving.tensor_parallel_size),
             allowed=f"at most {cores}: {serving.devices} devices of {cores // serving.devices} logical cores "
             f"at LNC {serving.logical_neuron_core}",
-            change=f"write {cores}" + (f", or devices: {needed}" if needed <= 16 else ""),  # noqa: PLR2004  # schema's limit
+            change=f"write {cores}" + (f", or devices: {larger}" if larger else ""),
         )  # fmt: skip
 
 
 def _idle(trial: Trial) -> Iterable[Finding]:
     serving, cores = trial.experiment.serving, trial.logical_cores()
-    idle = cores - serving.tensor_parallel_size
+    idle, claim = cores - serving.tensor_parallel_size, _smallest_claim(trial)
+    fewer = (
+        f"devices: {claim}" if claim and claim < serving.devices else "accept it: no smaller claim holds this degree"
+    )
     if idle > 0:
         yield Finding(
             path="serving.tensor_parallel_size",
             got=f"{serving.tensor_parallel_size}: {idle} of {cores} logical cores ({idle / cores:.0%}) stay idle",
-            allowed=f"{cores} uses all", change=f"write {cores}, or claim fewer devices",
+            allowed=f"{cores} uses all", change=f"write {cores}, or {fewer}",
         )  # fmt: skip
 
 

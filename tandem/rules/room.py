@@ -1,4 +1,4 @@
-"""Whether a variant's CPU, memory and weights fit its share of a node, and all arms of a run the fleet."""
+"""Whether a variant's CPU, memory and weights fit its share of a node."""
 
 from __future__ import annotations
 
@@ -92,20 +92,6 @@ def _device_memory(hosting: Hosting) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-def _at_once(hosting: Hosting) -> Iterable[Finding]:
-    experiment, total = hosting.trial.experiment, hosting.instance.devices.value
-    devices, nodes = experiment.serving.devices, hosting.environment.capacity.nodes
-    if experiment.schedule != "simultaneous" or not total or devices > total:
-        return
-    arms, per_node = len(hosting.trial.arms), total // devices
-    if arms > per_node * nodes:
-        yield Finding(
-            path=hosting.path, got=f"{experiment.name!r}, whose {arms} variants of {devices} devices run all at once",
-            allowed=f"at most {per_node * nodes} variants on {nodes} nodes of {total} devices",
-            change=f"write schedule: interleaved in the experiment, or capacity.nodes: {-(-arms // per_node)}",
-        )  # fmt: skip
-
-
 _INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-types.md"
 
 RULES: tuple[Rule[Any], ...] = (
@@ -128,10 +114,5 @@ RULES: tuple[Rule[Any], ...] = (
         id="device-memory", of=Hosting, severity="refusal", find=_device_memory,
         sentence="weights and KV cache of target and largest draft fit the claimed devices' memory",
         source="aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="arms-at-once", of=Hosting, severity="refusal", find=_at_once,
-        sentence="with schedule simultaneous the fleet holds every variant at once",
-        source="Tandem's own: a claim is bound to one node", date=date(2026, 11, 21),
     ),
 )  # fmt: skip

@@ -1,8 +1,7 @@
-"""Which speculation modes run where, how many tokens they draft, and what they are compared with."""
+"""Which speculation modes run where, how many tokens they draft and how they are spelt."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from datetime import date
 
@@ -26,6 +25,10 @@ def _family_served(support: ModeSupport, target: Model | None) -> bool:
     return target is None or not support.target_families or target.family.value in support.target_families
 
 
+def _family_known(runtime: Runtime, target: Model | None) -> bool:
+    return target is None or target.family.value in runtime.target_families.value
+
+
 def _served_modes(runtime: Runtime, target: Model | None) -> list[str]:
     return [
         support.mode
@@ -36,13 +39,14 @@ def _served_modes(runtime: Runtime, target: Model | None) -> list[str]:
 
 def _mode_served(trial: Trial) -> Iterable[Finding]:
     for arm, support, runtime in _runs(trial):
-        served = support.verdict.value != "refused"
-        if served and _family_served(support, trial.target):
+        served, target = support.verdict.value != "refused", trial.target
+        # a family that the runtime serves in no mode at all is refused by target-family
+        if served and (_family_served(support, target) or not _family_known(runtime, target)):
             continue
-        family = f" with a target of family {trial.target.family.value}" if served and trial.target else ""
+        family = f" with a target of family {target.family.value}" if served and target else ""
         yield Finding(
             path=arm.mode_path, got=f"{support.mode} on runtime {runtime.name}{family}: {support.reason}",
-            allowed=listed(_served_modes(runtime, trial.target)), change=f"nearest: {support.nearest}",
+            allowed=listed(_served_modes(runtime, target)), change=f"nearest: {support.nearest}",
             source=runtime.sources[support.verdict.source],
         )  # fmt: skip
 
@@ -142,40 +146,9 @@ def _fused_batch(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-def _baseline(trial: Trial) -> Iterable[Finding]:
-    if all(arm.variant.mode != "none" for arm in trial.arms):
-        yield Finding(
-            path="variants", got="no variant with mode none", allowed="one or more with mode none",
-            change="add a variant with mode none: nothing is faster than what it is not compared with",
-        )  # fmt: skip
-
-
-def _compared(trial: Trial) -> Iterable[Finding]:
-    if len(trial.arms) == 1:
-        yield Finding(
-            path="variants", got="one variant", allowed="two or more", change="add what the first is compared with",
-        )  # fmt: skip
-
-
-def _distinct(trial: Trial) -> Iterable[Finding]:
-    counts = Counter(arm.variant.name for arm in trial.arms)
-    seen: set[str] = set()
-    for arm in trial.arms:
-        name = arm.variant.name
-        if name in seen:
-            change = (
-                "write each draft and window once" if arm.swept else "rename one: it names a Deployment and a Service"
-            )
-            yield Finding(
-                path=arm.name_path, got=f"{name!r}, {counts[name]} times", allowed="each name once", change=change
-            )
-        seen.add(name)
-
-
 _LOADER = "vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py"
 _FEATURES = "aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
 _DATA = "tandem/spec/data/runtimes, modes"
-_OWN = "Tandem's own: what an experiment is"
 
 RULES: tuple[Rule[Trial], ...] = (
     Rule(
@@ -221,19 +194,5 @@ RULES: tuple[Rule[Trial], ...] = (
         sentence=f"fused speculation is shown to run up to batch {SHOWN_FUSED_BATCH}",
         source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst",
         date=date(2026, 8, 21),
-    ),
-    Rule(
-        id="baseline", of=Trial, severity="refusal", find=_baseline,
-        sentence="an experiment has a variant without speculation to compare with", source=_OWN,
-        date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="two-variants", of=Trial, severity="warning", find=_compared,
-        sentence="an experiment compares at least two variants", source=_OWN, date=date(2026, 11, 21),
-    ),
-    Rule(
-        id="variant-once", of=Trial, severity="refusal", find=_distinct,
-        sentence="each variant's name stands once, swept ones included",
-        source="kubernetes.io/docs/concepts/overview/working-with-objects/names", date=date(2026, 11, 21),
     ),
 )  # fmt: skip

@@ -7,6 +7,7 @@ from typing import Any
 from tandem.rules import (
     access,
     capacity,
+    comparison,
     delivery,
     images,
     kubernetes,
@@ -28,6 +29,7 @@ RULES: tuple[Rule[Any], ...] = (
     *models.RULES,
     *speculation.RULES,
     *pairing.RULES,
+    *comparison.RULES,
     *lengths.RULES,
     *tuning.RULES,
     *placement.RULES,

@@ -134,7 +134,8 @@ EXAMPLES: dict[str, Example] = {
     "runtime-rendered": Example(path="runtime", found={"experiment.runtime": "nxdi-v1"}),
     "target-family": Example(
         path="target",
-        found={"experiment.target": "made-up/moe", f"{VARIANT}": {"name": "again", "mode": "none"}},
+        found={"experiment.target": "made-up/moe"},
+        also=("draft-family",),
         passed=eagle("made-up/eagle-whole"),
     ),
     "target-unproven": Example(
@@ -149,7 +150,7 @@ EXAMPLES: dict[str, Example] = {
     ),
     "image-vulnerable": Example(path="runtime", vary=runtime("nxdi-v0", _vulnerable)),
     "target-known": Example(path="target", found={"experiment.target": "Qwen/Qwen3-23B"}),
-    "target-kind": Example(path="target", found={"experiment.target": "made-up/medusa"}, also=("draft-smaller",)),
+    "target-kind": Example(path="target", found={"experiment.target": "made-up/medusa"}),
     "draft-known": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "Qwen/Qwen3-1.6B"}),
     "draft-by-mode": Example(path="variants[1].draft", found={f"{VARIANT}.draft": None}),
     "draft-kind": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "made-up/eagle3-qwen"}),
@@ -203,6 +204,11 @@ EXAMPLES: dict[str, Example] = {
     ),
     "two-variants": Example(path="variants", found={"experiment.variants": [{"name": "plain", "mode": "none"}]}),
     "variant-once": Example(path="variants[1].name", found={f"{VARIANT}.name": "plain"}),
+    "suite-once": Example(
+        path="suites[2]",
+        found={"experiment.suites": ["post", "real", "post"]},
+        passed={"experiment.suites": ["post", "real"]},
+    ),
     "tokenizer-equal": Example(
         path="variants[1].draft",
         found={"experiment.target": LLAMA, f"{VARIANT}.draft": "Qwen/Qwen3-1.7B"},
@@ -345,6 +351,11 @@ EXAMPLES: dict[str, Example] = {
         path="guard.budget_usd",
         found={"environment.guard.budget_usd": 286},
         passed={"environment.guard.budget_usd": 287},
+    ),
+    "idle-before-max": Example(
+        path="guard.idle_minutes",
+        found={"environment.guard.max_hours": 1, "environment.guard.idle_minutes": 60},
+        passed={"environment.guard.max_hours": 1, "environment.guard.idle_minutes": 59},
     ),
     "efa-needless": Example(path="capacity.efa", found={f"{CAPACITY}.efa": True}),
     "kubernetes-floor": Example(

@@ -16,6 +16,8 @@ from tandem.rules import RULES, judge
 from tandem.rules.doc import page
 from tandem.rules.subjects import trial
 from tandem.spec.catalogue import catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
 from tandem.spec.load import load
 
 ROOT = Path(__file__).parent.parent.parent
@@ -163,6 +165,41 @@ def test_an_accepted_experiment_uses_no_more_cores_than_it_claims(changes: dict[
     devices, degree, lnc, *_ = changes.values()
 
     assert ("cores-present" in refused) == (degree > devices * 8 // lnc)
+
+
+@pytest.mark.parametrize(
+    ("changes", "change"),
+    [
+        ({"tensor_parallel_size": 64}, "write 32, or devices: 16"),
+        ({"tensor_parallel_size": 16}, "write 32, or devices: 4"),
+        ({"tensor_parallel_size": 8, "devices": 4}, "write 16, or accept it: no smaller claim holds this degree"),
+        ({"tensor_parallel_size": 128}, "write 32"),
+    ],
+)
+def test_the_nearest_claim_is_one_that_can_be_bound(changes: dict[str, int], change: str) -> None:
+    faults = judged({f"experiment.serving.{key}": value for key, value in changes.items()})
+
+    assert [fault.change for fault in faults if fault.rule in {"cores-present", "cores-idle"}] == [change]
+
+
+HOSTED = [
+    (declared.environment, COMMITTED.experiments[name].experiment)
+    for declared in COMMITTED.environments.values()
+    if declared.environment
+    for name in declared.environment.experiments
+]
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED, ids=lambda each: each.name)
+def test_a_committed_hosting_uses_no_more_than_is_present(environment: Environment, experiment: Experiment) -> None:
+    instance = catalogue().instances.instances[environment.capacity.instance_type]
+    serving = experiment.serving
+    cores = serving.devices * (instance.physical_cores_per_device.value or 0) // serving.logical_neuron_core
+
+    assert serving.tensor_parallel_size <= cores
+    assert serving.devices <= (instance.devices.value or 0)
+    assert serving.cpu * 1000 < (instance.allocatable_cpu_m.value or 0)
+    assert serving.memory_gib * 1024 < (instance.allocatable_memory_mib.value or 0)
 
 
 def test_logical_cores_are_those_of_the_devices_at_the_lnc() -> None:

@@ -53,7 +53,7 @@ def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
     assert len(volumes) == len(declared.all_variants())
 
 
-@pytest.mark.parametrize(("one", "other"), itertools.combinations(EXPERIMENTS, 2))
+@pytest.mark.parametrize(("one", "other"), list(itertools.combinations(EXPERIMENTS, 2)))
 def test_two_experiments_share_no_namespace(one: str, other: str) -> None:
     assert names.namespace(experiment(one)) != names.namespace(experiment(other))
 
