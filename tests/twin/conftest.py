@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
+from botocore.exceptions import ClientError
 
 from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.hold import Held, hold
@@ -65,6 +66,34 @@ def delete(endpoint: Endpoint) -> Callable[[SimpleNamespace], str]:
     def act(stack: SimpleNamespace) -> str:
         endpoint.client("cloudformation").delete_stack(StackName=stack.name)
         return settled(endpoint, stack.id)
+
+    return act
+
+
+@pytest.fixture
+def change_set(endpoint: Endpoint) -> Callable[..., str]:
+    """Make a new stack by change set, as the CDK CLI does; its status."""
+
+    def act(resources: dict[str, Any], *, adopt: bool) -> str:
+        cloudformation, name = endpoint.client("cloudformation"), f"adopting-{uuid.uuid4().hex[:6]}"
+        cloudformation.create_change_set(
+            StackName=name, ChangeSetName="c", ChangeSetType="CREATE", ImportExistingResources=adopt,
+            TemplateBody=json.dumps({"Resources": resources}),
+        )  # fmt: skip
+        cloudformation.execute_change_set(StackName=name, ChangeSetName="c")
+        return settled(endpoint, name)
+
+    return act
+
+
+@pytest.fixture
+def refusal() -> Callable[..., str]:
+    """The code with which AWS refuses a call."""
+
+    def act(call: Callable[..., Any], **arguments: Any) -> str:
+        with pytest.raises(ClientError) as refused:
+            call(**arguments)
+        return str(refused.value.response["Error"]["Code"])
 
     return act
 

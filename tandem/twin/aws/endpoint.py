@@ -33,6 +33,12 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def listening(port: int) -> bool:
+    """Whether somebody listens on the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex((HOST, port)) == 0
+
+
 @dataclass(kw_only=True)
 class Endpoint:
     """One running endpoint.
@@ -77,6 +83,8 @@ class Endpoint:
         """
         interpreter = python(self.environment_dir, self.say)
         self.port = self.port or free_port()
+        if listening(self.port):
+            raise EndpointError(f"port {self.port} of {HOST} is already in use")
         self._work = pathlib.Path(tempfile.mkdtemp(prefix="tandem-aws-"))
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -46,7 +46,7 @@ def main() -> int:
     if not found:
         try:
             found = _install(installed)
-        except (ImportError, AttributeError) as fault:
+        except (ImportError, AttributeError, KeyError) as fault:
             found = [f"an addition does not load: {fault}"]
     for reason in found:
         print(f"the local AWS endpoint does not start: {reason}", file=sys.stderr, flush=True)

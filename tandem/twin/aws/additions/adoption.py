@@ -11,7 +11,7 @@ from contextvars import ContextVar
 
 from ministack.services.cloudformation import changesets, stacks
 
-NEEDS = {changesets: ("_deploy_stack_async",), stacks: ("_deploy_stack_async", "_validation_errors")}
+NEEDS = {changesets: ("_deploy_stack_async",), stacks: ("_validation_errors",)}
 
 _adopted: ContextVar[frozenset] = ContextVar("adopted buckets of this deploy", default=frozenset())
 

@@ -12,13 +12,13 @@ from .handlers import succeeded, taggable
 
 NEEDS = {
     s3: (
-        "_bucket_policies", "_buckets", "_bucket_has_versions", "_bucket_tags", "_bucket_logging_config",
+        "_bucket_policies", "_buckets", "_bucket_tags", "_bucket_logging_config",
         "_bucket_versioning",
         "_delete_bucket", "_delete_bucket_encryption", "_delete_bucket_lifecycle",
         "_delete_bucket_ownership_controls", "_put_bucket_encryption", "_put_bucket_lifecycle",
         "_put_bucket_logging", "_put_bucket_ownership_controls", "_resolve_sse_write_headers",
     ),
-    provisioners: ("_s3_create", "_s3_update", "_s3_delete", "_tag_map"),
+    provisioners: ("_tag_map",),
 }  # fmt: skip
 
 # What MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says). With `_CONFIGURATIONS` and

@@ -12,14 +12,15 @@ from .handlers import MISSING, answered, handler, replaced, succeeded, taggable
 
 NEEDS = {
     eks: (
-        "_access_policies", "_addons", "_ap_key", "_associate_access_policy", "_create_access_entry", "_create_addon",
-        "_create_pod_identity_association", "_delete_access_entry", "_delete_addon", "_delete_nodegroup",
-        "_delete_pod_identity_association", "_describe_addon", "_disassociate_access_policy", "_tags",
+        "_access_entries", "_addons", "_ae_key", "_associate_access_policy", "_clusters", "_create_access_entry",
+        "_create_addon", "_create_cluster", "_create_nodegroup", "_create_pod_identity_association",
+        "_delete_access_entry", "_delete_addon", "_delete_cluster", "_delete_pod_identity_association",
+        "_disassociate_access_policy", "_nodegroups", "_pia_key", "_pod_identity_associations", "_tags",
         "_update_access_entry", "_update_pod_identity_association",
     ),
     provisioners: (
-        "_eks_cluster_attrs", "_eks_cluster_create", "_eks_cluster_update", "_eks_nodegroup_attrs",
-        "_eks_nodegroup_create", "_eks_nodegroup_update", "_tag_map",
+        "_EKS_LOG_TYPES", "_eks_cluster_attrs", "_eks_cluster_create", "_eks_nodegroup_attrs", "_eks_nodegroup_create",
+        "_physical_name", "_tag_map",
     ),
 }  # fmt: skip
 

@@ -4,13 +4,8 @@
 from __future__ import annotations
 
 from ministack.services import iam, lambda_svc
-from ministack.services.cloudformation import provisioners
 
-NEEDS = {
-    iam: ("_instance_profiles",),
-    lambda_svc: ("_functions", "_vpc_config_with_id"),
-    provisioners: ("_iam_ip_create", "_iam_ip_delete", "_iam_ip_update", "_lambda_create", "_lambda_update"),
-}
+NEEDS = {iam: ("_instance_profiles",), lambda_svc: ("_functions", "_vpc_config_with_id")}
 
 
 def install(handlers: dict) -> None:

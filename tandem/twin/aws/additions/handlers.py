@@ -9,7 +9,7 @@ from ministack.services.cloudformation import provisioners
 
 REFUSED = 400  # HTTP: from here on the service said no
 MISSING = 404
-NEEDS = {provisioners: ("_RESOURCE_HANDLERS", "_STACK_TAG_PROPERTY", "_physical_name")}
+NEEDS = {provisioners: ("_RESOURCE_HANDLERS", "_STACK_TAG_PROPERTY")}
 
 
 def handler(create, update, delete) -> dict:

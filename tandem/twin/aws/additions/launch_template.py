@@ -4,14 +4,10 @@
 from __future__ import annotations
 
 from ministack.services import ec2
-from ministack.services.cloudformation import provisioners
 
 from . import wire
 
-NEEDS = {
-    ec2: ("_parse_lt_data", "_lt_data_xml", "_launch_templates"),
-    provisioners: ("_ec2_launch_template_create", "_ec2_launch_template_update"),
-}
+NEEDS = {ec2: ("_lt_data_xml", "_parse_lt_data")}
 
 _REQUEST = wire.request_shape("ec2", "CreateLaunchTemplate", "LaunchTemplateData")
 _ANSWER = wire.answer_shape("ec2", "DescribeLaunchTemplateVersions", "LaunchTemplateVersions", "LaunchTemplateData")

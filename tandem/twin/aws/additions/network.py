@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+
 from ministack.services import ec2
 from ministack.services.cloudformation import provisioners
 
@@ -12,12 +14,12 @@ from .handlers import handler, replaced, succeeded, taggable
 NEEDS = {
     ec2: (
         "_ACTION_MAP", "_addresses", "_allocate_address", "_create_flow_logs", "_create_nat_gateway",
-        "_create_placement_group", "_delete_flow_logs", "_delete_placement_group", "_flow_logs", "_nat_gateways",
-        "_parse_filters", "_parse_member_list", "_placement_groups", "_release_address", "_security_groups",
+        "_create_placement_group", "_delete_placement_group", "_flow_logs", "_nat_gateways",
+        "_parse_filters", "_parse_member_list", "_placement_groups", "_release_address",
+        "_resource_matches_tag_filters", "_security_groups",
         "_sg_rule_id", "_subnets", "_tags", "_vpce_fields_xml", "_vpcs", "_xml",
     ),
-    provisioners: ("_ec2_apply_tags", "_ec2_sg_permissions", "_ec2_sg_delete", "_ec2_subnet_delete",
-                   "_ec2_subnet_create", "_ec2_sg_create"),
+    provisioners: ("_ec2_apply_tags", "_ec2_sg_permissions", "_physical_name"),
 }  # fmt: skip
 
 _NAT = wire.answer_shape("ec2", "DescribeNatGateways", "NatGateways")
@@ -193,7 +195,7 @@ def _endpoint_xml(endpoint, tag="item"):
     said = {**endpoint, "Groups": groups, "Tags": ec2._tags.get(endpoint["VpcEndpointId"], [])}
     policy = endpoint.get("PolicyDocument")
     if isinstance(policy, dict):
-        said["PolicyDocument"] = provisioners.json.dumps(policy)
+        said["PolicyDocument"] = json.dumps(policy)
     return f"<{tag}>{wire.ec2_xml(_ENDPOINT, {name: said.get(name) for name in _ENDPOINT.members})}</{tag}>"
 
 

@@ -1,0 +1,92 @@
+"""Buckets beyond plain MiniStack, seen through boto3."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+
+def bucket(policy="Delete", **properties):
+    return {"Bucket": {"Type": "AWS::S3::Bucket", "DeletionPolicy": policy, "Properties": properties}}
+
+
+def test_a_bucket_with_an_object_does_not_delete(endpoint, deploy, delete, held):
+    stack = deploy(bucket())
+    endpoint.client("s3").put_object(Bucket=held(stack.name)["Bucket"].physical_id, Key="k", Body=b"x")
+
+    assert delete(stack) == "DELETE_FAILED"
+
+
+def test_a_bucket_with_an_old_version_does_not_delete(endpoint, deploy, delete, held):
+    stack = deploy(bucket(VersioningConfiguration={"Status": "Enabled"}))
+    name = held(stack.name)["Bucket"].physical_id
+    endpoint.client("s3").put_object(Bucket=name, Key="k", Body=b"x")
+    endpoint.client("s3").delete_object(Bucket=name, Key="k")
+
+    assert delete(stack) == "DELETE_FAILED"
+
+
+def test_a_retained_bucket_outlives_its_stack(endpoint, deploy, delete):
+    stack = deploy(bucket("Retain", BucketName="outlives"))
+
+    assert delete(stack) == "DELETE_COMPLETE"
+    assert endpoint.client("s3").head_bucket(Bucket="outlives")["ResponseMetadata"]["HTTPStatusCode"] == 200
+
+
+def test_a_retained_bucket_is_adopted_with_its_objects(endpoint, deploy, delete, change_set):
+    resources = bucket("Retain", BucketName="adopted")
+    delete(deploy(resources))
+    endpoint.client("s3").put_object(Bucket="adopted", Key="k", Body=b"x")
+
+    assert change_set(resources, adopt=True) == "CREATE_COMPLETE"
+    assert endpoint.client("s3").get_object(Bucket="adopted", Key="k")["Body"].read() == b"x"
+
+
+def test_rejects_an_existing_bucket_when_no_adoption_is_asked_for(deploy, delete, change_set):
+    resources = bucket("Retain", BucketName="not-adopted")
+    delete(deploy(resources))
+
+    assert change_set(resources, adopt=False) == "ROLLBACK_COMPLETE"
+
+
+def test_rejects_a_second_policy_on_a_bucket(endpoint, deploy):
+    statement = {"Effect": "Deny", "Principal": "*", "Action": "s3:*", "Resource": "*"}
+    policy = {"Type": "AWS::S3::BucketPolicy", "Properties": {
+        "Bucket": "twice", "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}}}  # fmt: skip
+    endpoint.client("s3").create_bucket(Bucket="twice", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    deploy({"Policy": policy})
+
+    assert "The bucket policy already exists on bucket twice." in deploy({"Policy": policy}).reasons
+
+
+def test_a_setting_that_the_template_drops_goes(endpoint, deploy, held, refusal):
+    rules = {"Rules": [{"Id": "r", "Status": "Enabled", "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 1}}]}
+    stack = deploy(bucket(LifecycleConfiguration=rules, Tags=[{"Key": "a", "Value": "b"}]))
+    deploy(bucket(), stack.name, update=True)
+    name = held(stack.name)["Bucket"].physical_id
+
+    code = refusal(endpoint.client("s3").get_bucket_lifecycle_configuration, Bucket=name)
+    tags = {tag["Key"] for tag in endpoint.client("s3").get_bucket_tagging(Bucket=name)["TagSet"]}
+    assert (code, "a" in tags) == ("NoSuchLifecycleConfiguration", False)
+
+
+def test_versioning_can_be_suspended(deploy, held):
+    stack = deploy(bucket(VersioningConfiguration={"Status": "Enabled"}))
+    deploy(bucket(VersioningConfiguration={"Status": "Suspended"}), stack.name, update=True)
+
+    assert held(stack.name)["Bucket"].differs == ()
+
+
+@pytest.mark.parametrize("properties", [{"Colour": "blue"}, {"LifecycleConfiguration": {"Rules": [{"Colour": 1}]}}])
+def test_rejects_a_bucket_property_that_would_be_lost(deploy, properties):
+    assert any("unsupported property Colour" in reason for reason in deploy(bucket(**properties)).reasons)
+
+
+def test_an_object_asked_to_be_encrypted_by_the_account_key_is_taken(endpoint, deploy, held):
+    stack = deploy(bucket())
+    name = held(stack.name)["Bucket"].physical_id
+
+    answer = endpoint.client("s3").put_object(Bucket=name, Key="k", Body=b"x", ServerSideEncryption="aws:kms")
+
+    assert answer["SSEKMSKeyId"] == "arn:aws:kms:us-east-2:222233334444:alias/aws/s3"

@@ -1,0 +1,176 @@
+"""EKS beyond plain MiniStack, seen through boto3."""
+
+from __future__ import annotations
+
+import pytest
+from twin_resources import ROLE, cluster, launch_template, nodegroup
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+
+def test_a_protected_cluster_refuses_its_deletion(endpoint, deploy, refusal):
+    deploy(cluster("protected", DeletionProtection=True))
+
+    assert refusal(endpoint.client("eks").delete_cluster, name="protected") == "InvalidRequestException"
+
+
+def test_a_stack_with_a_protected_cluster_does_not_delete(deploy, delete):
+    assert delete(deploy(cluster("protected-stack", DeletionProtection=True))) == "DELETE_FAILED"
+
+
+def test_a_cluster_goes_when_its_protection_is_lifted(endpoint, deploy, delete):
+    stack = deploy(cluster("lifted", DeletionProtection=True))
+    deploy(cluster("lifted", DeletionProtection=False), stack.name, update=True)
+
+    assert delete(stack) == "DELETE_COMPLETE"
+    assert "lifted" not in endpoint.client("eks").list_clusters()["clusters"]
+
+
+def test_protection_can_be_lifted_by_the_api(endpoint, deploy):
+    eks = endpoint.client("eks")
+    deploy(cluster("by-api", DeletionProtection=True))
+    eks.update_cluster_config(name="by-api", deletionProtection=False)
+
+    assert eks.describe_cluster(name="by-api")["cluster"]["deletionProtection"] is False
+
+
+def test_rejects_the_deletion_of_a_cluster_with_node_groups(endpoint, deploy, refusal):
+    deploy(nodegroup("with-nodes"))
+
+    assert refusal(endpoint.client("eks").delete_cluster, name="with-nodes") == "ResourceInUseException"
+
+
+def test_a_cluster_lies_in_the_vpc_of_its_subnets_with_a_group_of_its_own(endpoint, deploy, held):
+    stack = deploy(cluster("placed"))
+    network = endpoint.client("eks").describe_cluster(name="placed")["cluster"]["resourcesVpcConfig"]
+
+    groups = endpoint.client("ec2").describe_security_groups(GroupIds=[network["clusterSecurityGroupId"]])
+
+    vpc = held(stack.name)["Vpc"].physical_id
+    assert [network["vpcId"], groups["SecurityGroups"][0]["VpcId"]] == [vpc, vpc]
+
+
+def test_rejects_a_cluster_property_that_eks_does_not_know(deploy):
+    reasons = deploy(cluster("odd", Colour="blue")).reasons
+
+    assert "Encountered unsupported property Colour in AWS::EKS::Cluster" in reasons
+
+
+def test_the_fleet_is_raised_and_the_update_described(endpoint, deploy):
+    eks = endpoint.client("eks")
+    deploy(nodegroup("raised"))
+    fleet = {"clusterName": "raised", "nodegroupName": "fleet"}
+
+    update = eks.update_nodegroup_config(**fleet, scalingConfig={"desiredSize": 1})["update"]
+
+    described = eks.describe_update(name="raised", nodegroupName="fleet", updateId=update["id"])["update"]
+    size = eks.describe_nodegroup(**fleet)["nodegroup"]["scalingConfig"]
+    assert (update["status"], described["status"]) == ("InProgress", "Successful")
+    assert size == {"minSize": 0, "desiredSize": 1, "maxSize": 2}
+    assert eks.list_updates(name="raised", nodegroupName="fleet")["updateIds"] == [update["id"]]
+
+
+def test_rejects_a_desired_size_above_the_maximum(endpoint, deploy, refusal):
+    deploy(nodegroup("too-many"))
+
+    code = refusal(endpoint.client("eks").update_nodegroup_config, clusterName="too-many", nodegroupName="fleet",
+                   scalingConfig={"desiredSize": 3})  # fmt: skip
+
+    assert code == "InvalidParameterException"
+
+
+def test_labels_and_taints_are_added_and_removed(endpoint, deploy):
+    eks = endpoint.client("eks")
+    deploy(nodegroup("labelled", Labels={"a": "1", "b": "2"}))
+    fleet = {"clusterName": "labelled", "nodegroupName": "fleet"}
+    taint = {"key": "t", "value": "v", "effect": "NO_SCHEDULE"}
+    eks.update_nodegroup_config(**fleet, labels={"addOrUpdateLabels": {"c": "3"}, "removeLabels": ["a"]})
+    eks.update_nodegroup_config(**fleet, taints={"addOrUpdateTaints": [taint]})
+
+    found = eks.describe_nodegroup(**fleet)["nodegroup"]
+
+    assert (found["labels"], found["taints"]) == ({"b": "2", "c": "3"}, [taint])
+
+
+def test_a_deploy_that_touches_the_node_group_puts_the_template_size_back(endpoint, deploy):
+    eks = endpoint.client("eks")
+    stack = deploy(nodegroup("reset"))
+    eks.update_nodegroup_config(clusterName="reset", nodegroupName="fleet", scalingConfig={"desiredSize": 2})
+    deploy(nodegroup("reset", Labels={"new": "label"}), stack.name, update=True)
+
+    found = eks.describe_nodegroup(clusterName="reset", nodegroupName="fleet")["nodegroup"]
+
+    assert found["scalingConfig"]["desiredSize"] == 0
+
+
+def test_a_node_group_follows_its_launch_template(endpoint, deploy):
+    def fleet(reservation):
+        template = {"Id": {"Ref": "Template"}, "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]}}
+        nodes = nodegroup("following", CapacityType="CAPACITY_BLOCK", LaunchTemplate=template)
+        return {**nodes, "Template": launch_template(reservation)}
+
+    stack = deploy(fleet("cr-0123456789abcdef0"))
+    deploy(fleet("cr-0fedcba9876543210"), stack.name, update=True)
+
+    found = endpoint.client("eks").describe_nodegroup(clusterName="following", nodegroupName="fleet")["nodegroup"]
+    assert (found["launchTemplate"]["version"], found["capacityType"]) == ("2", "CAPACITY_BLOCK")
+
+
+def test_rejects_a_capacity_block_without_a_launch_template(deploy):
+    reasons = deploy(nodegroup("no-template", CapacityType="CAPACITY_BLOCK")).reasons
+
+    assert any("A launch template is required for capacity type CAPACITY_BLOCK" in reason for reason in reasons)
+
+
+def test_rejects_a_launch_template_that_is_not_there(deploy):
+    reasons = deploy(nodegroup("lost", LaunchTemplate={"Id": "lt-0", "Version": "1"})).reasons
+
+    assert any("Launch template lt-0 does not exist" in reason for reason in reasons)
+
+
+@pytest.mark.parametrize("changed", [{"AddonVersion": "v2"}, {"ConfigurationValues": '{"a":1}'}, {
+    "PodIdentityAssociations": [{"ServiceAccount": "sa", "RoleArn": {"Fn::GetAtt": ["Role", "Arn"]}}]}])  # fmt: skip
+def test_an_addon_is_updated_in_place(deploy, held, changed):
+    name = f"addon-{next(iter(changed)).lower()}"
+
+    def addon(**more):
+        properties = {"ClusterName": {"Ref": "Cluster"}, "AddonName": "vpc-cni", "AddonVersion": "v1", **more}
+        return {**cluster(name), "Addon": {"Type": "AWS::EKS::Addon", "Properties": properties}}
+
+    stack = deploy(addon())
+    first = held(stack.name)["Addon"].physical_id
+    deploy(addon(**changed), stack.name, update=True)
+
+    assert (held(stack.name)["Addon"].differs, held(stack.name)["Addon"].physical_id) == ((), first)
+
+
+def test_an_access_entry_loses_the_policies_that_its_template_drops(deploy, held):
+    view = {
+        "PolicyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSViewPolicy",
+        "AccessScope": {"Type": "cluster"},
+    }
+    edit = {**view, "PolicyArn": "arn:aws:eks::aws:cluster-access-policy/AmazonEKSEditPolicy"}
+
+    def entry(*policies):
+        properties = {"ClusterName": {"Ref": "Cluster"}, "PrincipalArn": "arn:aws:iam::222233334444:role/R",
+                      "AccessPolicies": list(policies)}  # fmt: skip
+        return {**cluster("entries"), "Entry": {"Type": "AWS::EKS::AccessEntry", "Properties": properties}}
+
+    stack = deploy(entry(view, edit))
+    deploy(entry(view), stack.name, update=True)
+
+    assert held(stack.name)["Entry"].differs == ()
+
+
+def test_a_pod_identity_takes_another_role_in_place(deploy, held):
+    def identity(role):
+        properties = {"ClusterName": {"Ref": "Cluster"}, "Namespace": "n", "ServiceAccount": "s",
+                      "RoleArn": {"Fn::GetAtt": [role, "Arn"]}}  # fmt: skip
+        return {**cluster("identities"), "Other": ROLE["Role"],
+                "Identity": {"Type": "AWS::EKS::PodIdentityAssociation", "Properties": properties}}  # fmt: skip
+
+    stack = deploy(identity("Role"))
+    first = held(stack.name)["Identity"].physical_id
+    deploy(identity("Other"), stack.name, update=True)
+
+    assert (held(stack.name)["Identity"].differs, held(stack.name)["Identity"].physical_id) == ((), first)

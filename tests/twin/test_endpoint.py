@@ -1,0 +1,163 @@
+"""The endpoint's life, and what its clients are told."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tandem.twin.aws import endpoint as module
+from tandem.twin.aws.endpoint import Endpoint, free_port, listening
+from tandem.twin.aws.installation import HERE, EndpointError, python
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+
+def gone(process: int) -> bool:
+    for _ in range(100):
+        try:
+            state = Path(f"/proc/{process}/stat").read_text().split()[2]
+        except FileNotFoundError:
+            return True
+        if state == "Z":
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def test_the_access_key_is_the_account(endpoint):
+    assert endpoint.client("sts").get_caller_identity()["Account"] == endpoint.account
+
+
+def test_it_listens_on_loopback_only(endpoint):
+    addresses = {address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
+    elsewhere = [address for address in addresses if not address.startswith("127.")]
+    for address in elsewhere:
+        with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
+            probe.connect((address, endpoint.port))
+    assert listening(endpoint.port)
+
+
+def test_a_stopped_endpoint_leaves_neither_process_nor_files():
+    running = Endpoint().start()
+    process, log = running.process_id, running.log
+    running.stop()
+
+    assert (gone(process), log.parent.exists()) == (True, False)
+
+
+def test_a_reset_forgets_all():
+    with Endpoint(region="us-east-2") as running:
+        s3 = running.client("s3")
+        s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+        running.reset()
+
+        assert s3.list_buckets()["Buckets"] == []
+
+
+def test_state_survives_a_restart_where_it_is_asked_for(tmp_path):
+    for attempt in ("first", "second"):
+        with Endpoint(state_dir=tmp_path / "state") as running:
+            if attempt == "first":
+                running.client("ssm").put_parameter(Name="p", Value="v", Type="String")
+            found = running.client("ssm").get_parameter(Name="p")["Parameter"]["Value"]
+    assert found == "v"
+
+
+def test_rejects_a_port_in_use():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        with pytest.raises(EndpointError, match="already in use"):
+            Endpoint(port=taken.getsockname()[1]).start()
+
+
+def test_one_that_never_answers_is_stopped_at_the_deadline(monkeypatch):
+    monkeypatch.setattr(module, "READY_S", 0.3)
+    monkeypatch.setattr(Endpoint, "_answers", lambda _self: False)
+    silent = Endpoint()
+
+    with pytest.raises(EndpointError, match="did not answer within"):
+        silent.start()
+
+    assert gone(silent.process_id)
+    silent.stop()
+
+
+def test_it_ends_when_its_starter_is_killed():
+    script = (
+        "from tandem.twin.aws.endpoint import Endpoint; import time\n"
+        "print(Endpoint().start().process_id, flush=True); time.sleep(60)"
+    )
+    root = str(Path(__file__).parents[2])
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root) as starter:
+        process = int(starter.stdout.readline())
+        starter.kill()
+
+    assert gone(process)
+
+
+def test_the_caller_settings_do_not_reach_it(monkeypatch, endpoint):
+    monkeypatch.setenv("AWS_PROFILE", "production")
+
+    assert not [name for name in endpoint._environment_variables() if name.startswith("AWS_")]
+
+
+def test_clients_are_told_of_no_other_endpoint_or_credential(endpoint, tmp_path):
+    said = endpoint.client_environment(tmp_path)
+
+    assert {said["AWS_ENDPOINT_URL"], said["AWS_ENDPOINT_URL_S3"]} == {endpoint.url}
+    assert said["AWS_ACCESS_KEY_ID"] == endpoint.account
+    assert {said["AWS_CONFIG_FILE"], said["AWS_SHARED_CREDENTIALS_FILE"]} == {os.devnull}
+
+
+def test_a_fitting_environment_is_not_made_again():
+    said: list[str] = []
+
+    python(say=said.append)
+
+    assert said == []
+
+
+def test_an_environment_of_other_requirements_is_made_anew(tmp_path, monkeypatch):
+    calls = []
+    monkeypatch.setattr("tandem.twin.aws.installation.venv.create", lambda *_, **more: calls.append(more["clear"]))
+    monkeypatch.setattr(
+        "tandem.twin.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 0)
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    (tmp_path / "requirements.sha256").write_text("of another day")
+
+    python(tmp_path, lambda _: None)
+
+    assert calls == [True]
+
+
+def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("tandem.twin.aws.installation.venv.create", lambda *_, **__: None)
+    monkeypatch.setattr(
+        "tandem.twin.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 1)
+    )
+    directory = tmp_path / "v"
+    directory.mkdir()
+
+    with pytest.raises(EndpointError, match="pip could not install"):
+        python(directory, lambda _: None)
+
+    assert not (directory / "requirements.sha256").exists()
+
+
+def test_every_requirement_is_pinned_exactly():
+    lines = (HERE / "requirements.txt").read_text().splitlines()
+
+    assert [line for line in lines if line and not line.startswith("#") and "==" not in line] == []
+
+
+def test_a_free_port_is_free():
+    assert not listening(free_port())

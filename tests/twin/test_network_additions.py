@@ -1,0 +1,135 @@
+"""EC2 networks and launch templates beyond plain MiniStack, seen through boto3."""
+
+from __future__ import annotations
+
+import pytest
+from twin_resources import NETWORK, launch_template, subnet
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+
+@pytest.mark.parametrize(("zone", "name"), [("use2-az1", "us-east-2a"), ("use2-az3", "us-east-2c")])
+def test_a_subnet_by_zone_id_lies_in_that_zone(endpoint, deploy, held, zone, name):
+    stack = deploy({**NETWORK, "Subnet": subnet(AvailabilityZoneId=zone)})
+    identity = held(stack.name)["Subnet"].physical_id
+
+    (found,) = endpoint.client("ec2").describe_subnets(SubnetIds=[identity])["Subnets"]
+
+    assert (found["AvailabilityZoneId"], found["AvailabilityZone"]) == (zone, name)
+
+
+def test_rejects_a_subnet_of_an_unknown_vpc(deploy):
+    stack = deploy({"Subnet": {"Type": "AWS::EC2::Subnet", "Properties": {
+        "VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/20"}}})  # fmt: skip
+
+    assert "The vpc ID 'vpc-0123456789abcdef0' does not exist" in stack.reasons
+
+
+def test_rejects_a_nat_gateway_without_an_address(deploy):
+    nat = {"Type": "AWS::EC2::NatGateway", "Properties": {"SubnetId": {"Ref": "Subnet"}}}
+    stack = deploy({**NETWORK, "Subnet": subnet(), "Nat": nat})
+
+    assert "The allocation ID '' does not exist" in stack.reasons
+
+
+def test_a_deleted_network_leaves_nothing(endpoint, deploy, delete, held, templates):
+    before = len(endpoint.client("ec2").describe_nat_gateways()["NatGateways"])
+    template = {"Resources": templates["producer"]["Resources"], "Parameters": templates["producer"]["Parameters"]}
+    stack = deploy(template)
+    address = held(stack.name)["Address"].physical_id
+
+    assert delete(stack) == "DELETE_COMPLETE"
+    assert len(endpoint.client("ec2").describe_nat_gateways()["NatGateways"]) == before
+    assert address not in {item["AllocationId"] for item in endpoint.client("ec2").describe_addresses()["Addresses"]}
+
+
+def rule(description):
+    properties = {"GroupId": {"Ref": "Group"}, "IpProtocol": "tcp", "FromPort": 443, "ToPort": 443,
+                  "CidrIp": "10.0.0.0/8", "Description": description}  # fmt: skip
+    return {"Type": "AWS::EC2::SecurityGroupIngress", "Properties": properties}
+
+
+GROUP = {**NETWORK, "Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": {
+    "GroupDescription": "g", "VpcId": {"Ref": "Vpc"}}}}  # fmt: skip
+
+
+def test_a_rule_resource_is_a_rule_of_its_group(endpoint, deploy, held):
+    stack = deploy({**GROUP, "Rule": rule("https")})
+    group = held(stack.name)["Group"].physical_id
+
+    (found,) = endpoint.client("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
+
+    assert [item["IpRanges"] for item in found["IpPermissions"]] == [[{"CidrIp": "10.0.0.0/8", "Description": "https"}]]
+
+
+def test_a_removed_rule_resource_takes_only_its_rule(endpoint, deploy, held):
+    stack = deploy({**GROUP, "Rule": rule("https"), "Other": {**rule("dns"), "Properties": {
+        **rule("dns")["Properties"], "FromPort": 53, "ToPort": 53}}})  # fmt: skip
+    deploy({**GROUP, "Rule": rule("https")}, stack.name, update=True)
+    group = held(stack.name)["Group"].physical_id
+
+    (found,) = endpoint.client("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
+
+    assert [item["FromPort"] for item in found["IpPermissions"]] == [443]
+
+
+def test_rejects_the_same_rule_twice(deploy):
+    assert "the specified rule already exists" in deploy({**GROUP, "Rule": rule("a"), "Again": rule("a")}).reasons
+
+
+def test_rejects_a_rule_of_an_unknown_group(deploy):
+    properties = {"GroupId": "sg-0", "IpProtocol": "-1", "CidrIp": "0.0.0.0/0"}
+
+    stack = deploy({"Rule": {"Type": "AWS::EC2::SecurityGroupEgress", "Properties": properties}})
+
+    assert "The security group 'sg-0' does not exist" in stack.reasons
+
+
+def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
+    def logs(traffic):
+        said = {"ResourceId": {"Ref": "Vpc"}, "ResourceType": "VPC", "TrafficType": traffic, "LogGroupName": "flows"}
+        return {**NETWORK, "Log": {"Type": "AWS::EC2::FlowLog", "Properties": said}}
+
+    stack = deploy(logs("ALL"))
+    first = held(stack.name)["Log"].physical_id
+    deploy(logs("REJECT"), stack.name, update=True)
+    second = held(stack.name)["Log"]
+
+    known = {item["FlowLogId"] for item in endpoint.client("ec2").describe_flow_logs()["FlowLogs"]}
+    assert (second.differs, second.physical_id in known, first in known) == ((), True, False)
+
+
+def test_a_renewed_reservation_is_a_new_version_of_the_same_template(endpoint, deploy, held):
+    stack = deploy({"Template": launch_template("cr-0123456789abcdef0")})
+    first = held(stack.name)["Template"].physical_id
+    deploy({"Template": launch_template("cr-0fedcba9876543210")}, stack.name, update=True)
+    second = held(stack.name)["Template"]
+
+    versions = endpoint.client("ec2").describe_launch_template_versions(LaunchTemplateId=first)
+    assert (second.physical_id, second.differs) == (first, ())
+    assert [item["VersionNumber"] for item in versions["LaunchTemplateVersions"]] == [2, 1]
+
+
+def test_a_launch_template_made_by_api_keeps_every_field(endpoint):
+    ec2 = endpoint.client("ec2")
+    data = {
+        "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}},
+        "NetworkInterfaces": [
+            {"DeviceIndex": 1, "NetworkCardIndex": 3, "InterfaceType": "efa-only", "Groups": ["sg-1"]}
+        ],
+        "CpuOptions": {"CoreCount": 8, "ThreadsPerCore": 1},
+    }
+    ec2.create_launch_template(LaunchTemplateName="by-api", LaunchTemplateData=data)
+
+    (found,) = ec2.describe_launch_template_versions(LaunchTemplateName="by-api")["LaunchTemplateVersions"]
+
+    assert found["LaunchTemplateData"] == data
+
+
+def test_rejects_a_launch_template_field_that_ec2_does_not_know(deploy):
+    template = launch_template("cr-0123456789abcdef0")
+    template["Properties"]["LaunchTemplateData"]["MarketType"] = "capacity-block"
+
+    reasons = deploy({"Template": template}).reasons
+
+    assert "Encountered unsupported property MarketType in LaunchTemplateData" in reasons

@@ -1,0 +1,63 @@
+"""Custom resources, exports and names beyond plain MiniStack."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+
+@pytest.mark.usefixtures("everything")
+def test_a_custom_resource_is_listed_with_what_its_provider_would_get(endpoint):
+    (found,) = [item for item in endpoint.recorded() if item["LogicalId"] == "Manifest"]
+
+    assert (found["Type"], found["Stack"], found["Account"]) == (
+        "Custom::AWSCDK-EKS-KubernetesResource", "consumer", "222233334444",
+    )  # fmt: skip
+    assert found["Properties"]["Manifest"] == '[{"kind":"Namespace"}]'
+
+
+def test_the_function_of_a_custom_resource_is_never_invoked(endpoint, everything):
+    """It would raise, and the stack would have failed."""
+    groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix="/aws/lambda/")["logGroups"]
+
+    assert [group for group in groups if everything["Handler"].physical_id in group["logGroupName"]] == []
+
+
+def custom(**properties):
+    return {"Thing": {"Type": "Custom::AWSCDK-EKS-KubernetesResource", "Properties": properties}}
+
+
+def test_an_updated_custom_resource_is_listed_as_it_now_is(endpoint, deploy):
+    stack = deploy(custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="1"))
+    deploy(
+        custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="2"), stack.name, update=True
+    )
+
+    assert [item["Properties"]["Manifest"] for item in endpoint.recorded() if item["Stack"] == stack.name] == ["2"]
+
+
+def test_a_deleted_custom_resource_is_listed_no_more(endpoint, deploy, delete):
+    stack = deploy(custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f"))
+    delete(stack)
+
+    assert [item for item in endpoint.recorded() if item["Stack"] == stack.name] == []
+
+
+def test_rejects_a_custom_resource_without_a_provider(deploy):
+    assert "ServiceToken is required for a custom resource" in deploy(custom(Manifest="1")).reasons
+
+
+@pytest.mark.usefixtures("everything")
+def test_an_export_in_use_keeps_its_stack(endpoint, refusal):
+    code = refusal(endpoint.client("cloudformation").delete_stack, StackName="producer")
+
+    assert code == "ValidationError"
+
+
+def test_an_instance_profile_is_referred_to_by_name(endpoint, everything):
+    name = everything["Profile"].physical_id
+
+    found = endpoint.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
+
+    assert found["InstanceProfileName"] == name

@@ -1,0 +1,102 @@
+"""The copy in which an environment is rehearsed."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tandem.spec.faults import SpecError
+from tandem.twin.aws.scene import ACCOUNT, furnish, scene
+
+ROOT = Path(__file__).parents[2]
+NAMES = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
+
+
+@pytest.fixture
+def copied(tmp_path):
+    return scene("post-us-east-2", ROOT / "environments", ROOT / "experiments", tmp_path)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_committed_environment_can_be_copied(name, tmp_path):
+    assert scene(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.account == ACCOUNT
+
+
+def test_the_original_account_is_nowhere_in_the_copy(copied):
+    assert "111122223333" not in copied.file.read_text()
+
+
+def test_the_originals_are_not_written(copied):
+    before = (ROOT / "environments" / "post-us-east-2.yaml").read_bytes()
+    copied.renew_reservation()
+    copied.protect(on=False)
+
+    assert (ROOT / "environments" / "post-us-east-2.yaml").read_bytes() == before
+
+
+def test_a_reservation_has_the_form_of_one_and_no_placeholder(copied):
+    reservation = copied.environment.capacity.reservation_id
+
+    assert re.fullmatch(r"cr-[0-9a-f]{17}", reservation)
+    assert not copied.environment.capacity.awaits_reservation
+
+
+def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
+    before = copied.environment
+    reservation = copied.renew_reservation()
+
+    expected = before.model_dump() | {"capacity": before.capacity.model_dump() | {"reservation_id": reservation}}
+    assert copied.environment.model_dump() == expected
+    assert reservation != before.capacity.reservation_id
+
+
+def test_both_protections_are_lifted_together(copied):
+    copied.protect(on=False)
+
+    environment = copied.environment
+    assert (environment.termination_protection, environment.cluster.deletion_protection) == (False, False)
+
+
+def test_spot_nodes_get_no_reservation(tmp_path):
+    name = next(
+        name for name in NAMES
+        if yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())["capacity"]["kind"] == "spot"
+    )  # fmt: skip
+
+    assert (
+        scene(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.capacity.reservation_id is None
+    )
+
+
+def test_rejects_an_unknown_environment(tmp_path):
+    with pytest.raises(SpecError):
+        scene("nowhere", ROOT / "environments", ROOT / "experiments", tmp_path)
+
+
+def test_rejects_an_edit_that_the_loader_refuses(copied):
+    with pytest.raises(SpecError):
+        copied.edit(lambda document: document.update(colour="blue"))
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
+    subnets = [{"id": f"subnet-0123456{n}", "zone": f"use2-az{n}"} for n in (1, 3)]
+    network = {"kind": "existing", "vpc_id": "vpc-01234567", "cidr": "10.42.0.0/16", "subnets": subnets}
+
+    def change(document):
+        document.update(network=network, artifacts={"existing_bucket": "ours-already"})
+        document["bootstrap"] = {"qualifier": "tandem", "permissions_boundary": "Boundary"}
+
+    copied.edit(change)
+    furnish(copied, endpoint.client)
+
+    made = copied.environment.network
+    found = endpoint.client("ec2").describe_subnets(SubnetIds=[item.id for item in made.subnets])["Subnets"]
+    assert {item["AvailabilityZoneId"] for item in found} == {"use2-az1", "use2-az3"}
+    assert {item["VpcId"] for item in found} == {made.vpc_id}
+    assert endpoint.client("s3").head_bucket(Bucket="ours-already")
+    assert endpoint.client("iam").get_policy(PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/Boundary")
