@@ -89,7 +89,7 @@ def _boundary(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-_ENDPOINT = "docs.aws.amazon.com/eks/latest/userguide/cluster-endpoint.html"
+_ENDPOINT = "EKS API Reference, VpcConfigRequest publicAccessCidrs"
 
 RULES: tuple[Rule[Stamp], ...] = (
     Rule(

@@ -14,6 +14,8 @@ from tandem.spec.names import LimitedName, environment_names, experiment_names
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
+RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
+RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 
 
@@ -42,10 +44,11 @@ def _experiment(trial: Trial) -> Iterable[Finding]:
 
 def _bucket(stamp: Stamp) -> Iterable[Finding]:
     name = stamp.environment.artifacts.existing_bucket
-    if name is not None and (".." in name or ADDRESS.fullmatch(name) or name.startswith(("xn--", "sthree-"))):
+    reserved = name is not None and (name.startswith(RESERVED_STARTS) or name.endswith(RESERVED_ENDS))
+    if name is not None and (reserved or ".." in name or ADDRESS.fullmatch(name)):
         yield Finding(
             path="artifacts.existing_bucket", got=repr(name),
-            allowed="no two dots in a row, no IP address, no prefix xn-- or sthree-",
+            allowed="no two dots in a row, no IP address, no start or end that S3 reserves",
             change="write the bucket's own name",
         )  # fmt: skip
 

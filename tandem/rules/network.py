@@ -101,7 +101,7 @@ def _endpoints(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-_VPC = "docs.aws.amazon.com/vpc/latest/userguide/vpc-cidr-blocks.html"
+_VPC = "EC2 API Reference, CreateVpc"
 _EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 
 RULES: tuple[Rule[Stamp], ...] = (
