@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from examples import EXAMPLES, Example
+from environment_examples import ENVIRONMENT_EXAMPLES
+from example import Example
+from experiment_examples import EXPERIMENT_EXAMPLES
 from known import judged, known
 
 from tandem.rules import RULES
 
+EXAMPLES = {**EXPERIMENT_EXAMPLES, **ENVIRONMENT_EXAMPLES}
 IDS = [rule.id for rule in RULES]
 SEVERITY = {rule.id: rule.severity for rule in RULES}
 

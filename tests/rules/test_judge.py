@@ -9,43 +9,18 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from examples import native, small
-from known import EXPERIMENT, judged, known
+from example import native, small
+from known import judged, known
 
 from tandem.rules import RULES, judge
 from tandem.rules.doc import page
 from tandem.rules.subjects import trial
 from tandem.spec.catalogue import catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
 from tandem.spec.load import load
 
 ROOT = Path(__file__).parent.parent.parent
-EXPECTED = {
-    "environments/dev-trn2-3xlarge.yaml": {"account-real", "images-pinned", "repository-real"},
-    "environments/native-us-east-2.yaml": {"account-real", "images-pinned", "repository-real", "reservation-given"},
-    "environments/post-us-east-2.yaml": {"account-real", "images-pinned", "reservation-given"},
-    "experiments/dev.yaml": {"image-vulnerable"},
-    "experiments/llama-eagle3.yaml": {"model-gated", "cores-idle"},
-    "experiments/post-drafts-windows.yaml": {"image-vulnerable"},
-    "experiments/post.yaml": {"image-vulnerable"},
-    "experiments/qwen3-native.yaml": {"mode-unproven-accepted", "cores-idle"},
-}
 COMMITTED = load(ROOT / "environments", ROOT / "experiments")
 FAULTS = judge(COMMITTED, catalogue())
-
-
-@pytest.mark.parametrize("file", EXPECTED)
-def test_a_committed_file_breaks_only_the_expected_warnings(file: str) -> None:
-    assert {fault.rule for fault in FAULTS if fault.file == str(ROOT / file)} == EXPECTED[file]
-
-
-def test_no_committed_file_is_refused() -> None:
-    assert [str(fault) for fault in FAULTS if fault.severity == "refusal"] == []
-
-
-def test_every_committed_file_is_expected_to_break_something_known() -> None:
-    assert {fault.file for fault in FAULTS} == {str(ROOT / file) for file in EXPECTED}
 
 
 def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
@@ -182,26 +157,6 @@ def test_the_nearest_claim_is_one_that_can_be_bound(changes: dict[str, int], cha
     assert [fault.change for fault in faults if fault.rule in {"cores-present", "cores-idle"}] == [change]
 
 
-HOSTED = [
-    (declared.environment, COMMITTED.experiments[name].experiment)
-    for declared in COMMITTED.environments.values()
-    if declared.environment
-    for name in declared.environment.experiments
-]
-
-
-@pytest.mark.parametrize(("environment", "experiment"), HOSTED, ids=lambda each: each.name)
-def test_a_committed_hosting_uses_no_more_than_is_present(environment: Environment, experiment: Experiment) -> None:
-    instance = catalogue().instances.instances[environment.capacity.instance_type]
-    serving = experiment.serving
-    cores = serving.devices * (instance.physical_cores_per_device.value or 0) // serving.logical_neuron_core
-
-    assert serving.tensor_parallel_size <= cores
-    assert serving.devices <= (instance.devices.value or 0)
-    assert serving.cpu * 1000 < (instance.allocatable_cpu_m.value or 0)
-    assert serving.memory_gib * 1024 < (instance.allocatable_memory_mib.value or 0)
-
-
 def test_logical_cores_are_those_of_the_devices_at_the_lnc() -> None:
     experiment = COMMITTED.experiments["post"].experiment
     assert experiment is not None
@@ -304,9 +259,3 @@ def test_the_committed_page_of_rules_is_current() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_is_a_row_of_the_page(rule: object) -> None:
     assert f"| `{rule.id}` | {rule.sentence} | {rule.severity} |" in page()  # type: ignore[attr-defined]
-
-
-def test_the_clean_experiment_is_a_copy_of_the_posts() -> None:
-    post = COMMITTED.experiments["post"].document.data
-
-    assert {**EXPERIMENT["serving"]} == post["serving"]

@@ -1,0 +1,183 @@
+"""For every rule of an environment one example that it finds and one close by that it does not."""
+
+from __future__ import annotations
+
+from example import ADMIN, CAPACITY, ENDPOINT, EXISTING, MIRRORS, VARIANT, Example, native, no_digests, offered, small
+from known import ENVIRONMENT
+
+from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
+
+ENVIRONMENT_EXAMPLES: dict[str, Example] = {
+    "region-offers-type": Example(
+        path="region",
+        found={
+            "environment.region": "us-west-2", f"{CAPACITY}.zone": "usw2-az1",
+            "environment.network.zones": ["usw2-az1", "usw2-az2"],
+        },
+    ),
+    "zone-offers-type": Example(
+        path="capacity.zone", found={f"{CAPACITY}.zone": "use2-az2"}, passed={f"{CAPACITY}.zone": "use2-az1"}
+    ),
+    "zone-of-region": Example(
+        path="network.zones[1]", found={"environment.network.zones": ["use2-az3", "usw2-az1"]}
+    ),
+    "zone-has-subnet": Example(
+        path="capacity.zone", found={"environment.network.zones": ["use2-az1", "use2-az2"]}
+    ),
+    "system-nodes-offered": Example(
+        path="cluster.system_nodes.instance_type",
+        vary=offered("m7i.large", "use2-az4"),
+        vary_passed=offered("m7i.large", "use2-az1"),
+    ),
+    "capacity-kind": Example(
+        path="capacity.kind",
+        found={**small(), f"{CAPACITY}.kind": "reservation", f"{CAPACITY}.reservation_id": "cr-0123456789abcdef0"},
+        passed=small(),
+    ),
+    "reservation-given": Example(
+        path="capacity.reservation_id", found={f"{CAPACITY}.reservation_id": PLACEHOLDER_RESERVATION_ID}
+    ),
+    "reservation-used": Example(
+        path="capacity.reservation_id",
+        found={f"{CAPACITY}.kind": "spot"},
+        passed={f"{CAPACITY}.kind": "spot", f"{CAPACITY}.reservation_id": None},
+    ),
+    "reservation-own": Example(
+        path="capacity.reservation_id",
+        found={"twin.capacity.reservation_id": "cr-0123456789abcdef0"},
+        passed={"twin.capacity.reservation_id": "cr-0123456789abcdef1"},
+    ),
+    "account-real": Example(path="account", found={"environment.account": "111122223333"}),
+    "budget-holds-run": Example(
+        path="guard.budget_usd",
+        found={"environment.guard.budget_usd": 286},
+        passed={"environment.guard.budget_usd": 287},
+    ),
+    "idle-before-max": Example(
+        path="guard.idle_minutes",
+        found={"environment.guard.max_hours": 1, "environment.guard.idle_minutes": 60},
+        passed={"environment.guard.max_hours": 1, "environment.guard.idle_minutes": 59},
+    ),
+    "efa-needless": Example(path="capacity.efa", found={f"{CAPACITY}.efa": True}),
+    "kubernetes-floor": Example(
+        path="cluster.kubernetes", found={"environment.cluster.kubernetes": "1.34"}
+    ),
+    "kubernetes-known": Example(
+        path="cluster.kubernetes", found={"environment.cluster.kubernetes": "1.38"}
+    ),
+    "kubernetes-behind": Example(
+        path="cluster.kubernetes", found={"environment.cluster.kubernetes": "1.35"}
+    ),
+    "node-image-pinned": Example(
+        path="cluster.kubernetes", found={"environment.cluster.kubernetes": "1.37"}, also=("addons-pinned",)
+    ),
+    "addons-pinned": Example(
+        path="cluster.kubernetes", found={"environment.cluster.kubernetes": "1.37"}, also=("node-image-pinned",)
+    ),
+    "driver-minimum": Example(
+        path="experiments[0]",
+        found={**native(), "environment.cluster.kubernetes": "1.37"},
+        passed=native(),
+        also=("node-image-pinned", "addons-pinned"),
+    ),
+    "images-pinned": Example(path="experiments", vary=no_digests),
+    "mirrors-complete": Example(
+        path="registry_mirrors",
+        found={"environment.registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}},
+        passed={"environment.registry_mirrors": MIRRORS},
+    ),
+    "mirrors-closed": Example(
+        path="registry_mirrors",
+        found={"environment.network.nat": "none"},
+        passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS},
+    ),
+    "range-valid": Example(
+        path="network.cidr",
+        found={"environment.network.cidr": "10.42.0.1/16"},
+        passed={"environment.network.cidr": "10.42.0.0/16"},
+    ),
+    "range-size": Example(
+        path="network.cidr",
+        found={"environment.network.cidr": "10.42.0.0/24"},
+        passed={"environment.network.cidr": "10.42.0.0/20"},
+    ),
+    "range-private": Example(
+        path="network.cidr",
+        found={"environment.network.cidr": "8.8.0.0/16"},
+        passed={"environment.network": EXISTING},
+    ),
+    "zones-two": Example(
+        path="network.zones", found={"environment.network.zones": ["use2-az3", "use2-az3"]}
+    ),
+    "subnet-once": Example(
+        path="network.zones[2]", found={"environment.network.zones": ["use2-az1", "use2-az3", "use2-az3"]}
+    ),
+    "closed-needs-endpoints": Example(
+        path="network.interface_endpoints",
+        found={
+            "environment.network.nat": "none", "environment.network.interface_endpoints": False,
+            "environment.registry_mirrors": MIRRORS,
+        },
+        passed={"environment.network.interface_endpoints": False},
+    ),
+    "endpoint-named": Example(
+        path="cluster.endpoint.cidrs",
+        found={f"{ENDPOINT}.access": "public"},
+        passed={f"{ENDPOINT}": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
+    ),
+    "endpoint-open": Example(
+        path="cluster.endpoint.cidrs[0]",
+        found={f"{ENDPOINT}": {"access": "public", "cidrs": ["0.0.0.0/0"]}},
+        passed={f"{ENDPOINT}": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
+    ),
+    "endpoint-routed": Example(
+        path="cluster.endpoint.cidrs[1]",
+        found={f"{ENDPOINT}": {"access": "public", "cidrs": ["203.0.113.0/24", "10.0.0.0/8"]}},
+        passed={f"{ENDPOINT}": {"access": "public", "cidrs": ["203.0.113.0/24"]}},
+    ),
+    "endpoint-unused": Example(path="cluster.endpoint.cidrs", found={f"{ENDPOINT}.cidrs": ["203.0.113.0/24"]}),
+    "admin-named": Example(path="cluster.access.admin", found={"environment.cluster.access.admin": []}),
+    "principal-once": Example(
+        path="cluster.access.viewer[0]",
+        found={"environment.cluster.access.viewer": [ADMIN]},
+        passed={"environment.cluster.access.viewer": [f"{ADMIN}2"]},
+    ),
+    "boundary-name": Example(
+        path="bootstrap.permissions_boundary",
+        found={"environment.bootstrap.permissions_boundary": "arn:aws:iam::210987654321:policy/Boundary"},
+        passed={"environment.bootstrap.permissions_boundary": "Boundary"},
+    ),
+    "repository-readable": Example(path="delivery.repo_url", found={"environment.delivery.repo_url": "https:///x"}),
+    "repository-real": Example(
+        path="delivery.repo_url",
+        found={"environment.delivery.repo_url": "https://git.example.com/x.git"},
+        passed={"environment.delivery": {"kind": "cdk"}},
+    ),
+    "repository-secret": Example(
+        path="delivery.repo_url",
+        found={"environment.delivery.repo_url": "https://me:secret@git.acme.dev/x.git"},
+        passed={"environment.delivery.repo_url": "ssh://git@git.acme.dev/x.git"},
+    ),
+    "path-own": Example(
+        path="delivery.path",
+        found={"twin.delivery": ENVIRONMENT["delivery"]},
+        passed={"twin.delivery": {**ENVIRONMENT["delivery"], "path": "manifests/twin"}},
+    ),
+    "hosted-once": Example(path="experiments[1]", found={"environment.experiments": ["pair", "pair"]}),
+    "environment-name": Example(
+        path="name", found={"environment.name": "e" * 46}, passed={"environment.name": "e" * 37}
+    ),
+    "experiment-name": Example(
+        path="variants[1].name", found={f"{VARIANT}.name": "v" * 47}, passed={f"{VARIANT}.name": "v" * 46}
+    ),
+    "bucket-name": Example(
+        path="artifacts.existing_bucket",
+        found={"environment.artifacts.existing_bucket": "my..models"},
+        passed={"environment.artifacts.existing_bucket": "my.models"},
+    ),
+    "tags-fit": Example(
+        path="tags.aws:team",
+        found={"environment.tags": {"aws:team": "x"}},
+        passed={"environment.tags": {"team": "research + more"}},
+    ),
+}  # fmt: skip

@@ -1,0 +1,202 @@
+"""For every rule of an experiment, or of its hosting, one example that it finds and one close by that it does not."""
+
+from __future__ import annotations
+
+from example import (
+    LLAMA,
+    PLAIN,
+    SERVING,
+    SWEEP,
+    TUNING,
+    VARIANT,
+    Example,
+    cited,
+    eagle,
+    mode,
+    native,
+    of_model,
+    runtime,
+    small,
+    vulnerable,
+)
+from known import fig
+
+EXPERIMENT_EXAMPLES: dict[str, Example] = {
+    "runtime-known": Example(path="runtime", found={"experiment.runtime": "nxdi-v9"}),
+    "runtime-rendered": Example(path="runtime", found={"experiment.runtime": "nxdi-v1"}),
+    "target-family": Example(
+        path="target",
+        found={"experiment.target": "made-up/moe"},
+        also=("draft-family",),
+        passed=eagle("made-up/eagle-whole"),
+    ),
+    "target-unproven": Example(
+        path="target",
+        found={**PLAIN, "experiment.target": "made-up/llama-9B"},
+        passed=native(),
+    ),
+    "target-unproven-accepted": Example(
+        path="target",
+        found={**PLAIN, "experiment.target": "made-up/llama-9B", "experiment.accept_unproven": True},
+        passed={**native(), "experiment.accept_unproven": True},
+    ),
+    "image-vulnerable": Example(path="runtime", vary=runtime("nxdi-v0", vulnerable)),
+    "target-known": Example(path="target", found={"experiment.target": "Qwen/Qwen3-23B"}),
+    "target-kind": Example(path="target", found={"experiment.target": "made-up/medusa"}),
+    "draft-known": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "Qwen/Qwen3-1.6B"}),
+    "draft-by-mode": Example(path="variants[1].draft", found={f"{VARIANT}.draft": None}),
+    "draft-kind": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "made-up/eagle3-qwen"}),
+    "model-unpinned": Example(path="variants[1].draft", vary=of_model("Qwen/Qwen3-1.7B", revision=fig(None))),
+    "model-gated": Example(path="target", vary=of_model("Qwen/Qwen3-32B", gated=fig(True))),
+    "mode-served": Example(
+        path="variants[1].mode", found={f"{VARIANT}.mode": "vanilla"}, passed=eagle("made-up/eagle-whole")
+    ),
+    "mode-batch": Example(
+        path="serving.max_num_seqs",
+        vary=mode("nxdi-v0", "fused", max_num_seqs=cited(2, "features")),
+        vary_passed=mode("nxdi-v0", "fused", max_num_seqs=cited(4, "features")),
+    ),
+    "mode-unproven": Example(
+        path="variants[1].mode",
+        found={"experiment.runtime": "native", f"{VARIANT}.mode": "eagle3", f"{VARIANT}.draft": "made-up/eagle3-qwen"},
+        passed=native(),
+    ),
+    "mode-unproven-accepted": Example(
+        path="variants[1].mode",
+        found={"experiment.accept_unproven": True},
+        vary=mode("nxdi-v0", "fused", verdict=cited("unproven", "loader")),
+    ),
+    "tokens-by-mode": Example(
+        path="variants[1].num_speculative_tokens", found={f"{VARIANT}.num_speculative_tokens": None}
+    ),
+    "method-read": Example(
+        path="variants[1].method", found={f"{VARIANT}.method": "eagle"}, passed=native(method="eagle3")
+    ),
+    "window-gains": Example(
+        path="variants[1].num_speculative_tokens",
+        found={f"{VARIANT}.num_speculative_tokens": 1},
+        passed=native(num_speculative_tokens=1),
+    ),
+    "window-long": Example(
+        path="variants[1].num_speculative_tokens",
+        found={f"{VARIANT}.num_speculative_tokens": 11},
+        passed={"experiment.sweep": SWEEP},
+    ),
+    "fused-batch": Example(
+        path="serving.max_num_seqs", found={f"{SERVING}.max_num_seqs": 8}, passed={f"{SERVING}.max_num_seqs": 4}
+    ),
+    "baseline": Example(
+        path="variants",
+        found={
+            "experiment.variants[0]": {
+                "name": "plain", "mode": "fused", "draft": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 5,
+            },
+        },
+        passed={"experiment.variants[1]": {"name": "control", "mode": "none"}},
+    ),
+    "two-variants": Example(path="variants", found={"experiment.variants": [{"name": "plain", "mode": "none"}]}),
+    "variant-once": Example(path="variants[1].name", found={f"{VARIANT}.name": "plain"}),
+    "suite-once": Example(
+        path="suites[2]",
+        found={"experiment.suites": ["post", "real", "post"]},
+        passed={"experiment.suites": ["post", "real"]},
+    ),
+    "tokenizer-equal": Example(
+        path="variants[1].draft",
+        found={"experiment.target": LLAMA, f"{VARIANT}.draft": "Qwen/Qwen3-1.7B"},
+        passed={"experiment.target": LLAMA, f"{VARIANT}.draft": "meta-llama/Llama-3.2-1B"},
+        also=("draft-family",),
+    ),
+    "vocabulary-equal": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "made-up/other-rows"}),
+    "draft-family": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "made-up/other-family"}),
+    "draft-smaller": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "Qwen/Qwen3-32B"}),
+    "head-of-target": Example(
+        path="variants[1].draft", found=native(draft="made-up/eagle3-qwen"), passed=native()
+    ),
+    "head-hidden-size": Example(
+        path="variants[1].draft", found=native(draft="made-up/eagle3-narrow"), passed=native()
+    ),
+    "head-vocabulary": Example(
+        path="variants[1].draft", found=eagle("made-up/eagle"), passed=eagle("made-up/eagle-whole")
+    ),
+    "length-holds": Example(
+        path="serving.max_model_len",
+        found={"experiment.max_prompt_tokens": 418},
+        passed={"experiment.max_prompt_tokens": 417},
+    ),
+    "length-made-for": Example(path="serving.max_model_len", found={f"{VARIANT}.draft": "made-up/short"}),
+    "length-tiled": Example(
+        path="serving.max_model_len",
+        found={f"{SERVING}.max_model_len": 1025},
+        passed={**native(), f"{SERVING}.max_model_len": 1025},
+    ),
+    "buckets-ascend": Example(
+        path="serving.tuning.context_encoding_buckets",
+        found={f"{TUNING}.context_encoding_buckets": [512, 256, 1024]},
+        passed={f"{TUNING}.context_encoding_buckets": [256, 512, 1024]},
+    ),
+    "buckets-complete": Example(
+        path="serving.tuning.num_seqs_buckets",
+        found={**native(), f"{TUNING}.num_seqs_buckets": [1, 2]},
+        passed={**native(), f"{TUNING}.num_seqs_buckets": [1, 2, 4]},
+    ),
+    "kernels-short": Example(
+        path="serving.tuning.mlp_kernel_enabled",
+        found={f"{TUNING}.mlp_kernel_enabled": True},
+        passed={f"{TUNING}.mlp_kernel_enabled": True, f"{SERVING}.max_model_len": 2048},
+    ),
+    "tuning-read": Example(
+        path="serving.tuning.optimization_level",
+        found={f"{TUNING}.optimization_level": 2},
+        passed={**native(), f"{TUNING}.optimization_level": 2},
+    ),
+    "async-alike": Example(
+        path="serving.async_mode",
+        found={**native(), f"{SERVING}.async_mode": True},
+        passed={f"{SERVING}.async_mode": True},
+    ),
+    "cores-present": Example(
+        path="serving.tensor_parallel_size",
+        found={f"{SERVING}.tensor_parallel_size": 64},
+        passed={f"{SERVING}.tensor_parallel_size": 64, f"{SERVING}.logical_neuron_core": 1},
+    ),
+    "cores-idle": Example(
+        path="serving.tensor_parallel_size",
+        found={f"{SERVING}.tensor_parallel_size": 16},
+        passed={f"{SERVING}.tensor_parallel_size": 16, f"{SERVING}.devices": 4, f"{SERVING}.cpu": 45},
+    ),
+    "degree-divides": Example(
+        path="serving.tensor_parallel_size", found={f"{VARIANT}.draft": "made-up/odd-width"}
+    ),
+    "degree-pads": Example(
+        path="serving.tensor_parallel_size", vary=of_model("Qwen/Qwen3-32B", attention_heads=fig(40))
+    ),
+    "group-holds": Example(path="serving.device_group", found={f"{SERVING}.device_group": 4}),
+    "device-count": Example(
+        path="experiments[0]",
+        found={
+            f"{SERVING}.devices": 2, f"{SERVING}.tensor_parallel_size": 8, f"{SERVING}.cpu": 20,
+            f"{SERVING}.memory_gib": 200,
+        },
+        passed={f"{SERVING}.devices": 4, f"{SERVING}.tensor_parallel_size": 16, f"{SERVING}.cpu": 45},
+    ),
+    "group-published": Example(path="experiments[0]", found=small(device_group=4), passed=small()),
+    "group-named": Example(path="experiments[0]", found={f"{SERVING}.device_group": None}),
+    "shm-in-memory": Example(
+        path="serving.shm_gib", found={f"{SERVING}.shm_gib": 256}, passed={f"{SERVING}.shm_gib": 255}
+    ),
+    "cpu-fits": Example(path="experiments[0]", found={f"{SERVING}.cpu": 96}, passed={f"{SERVING}.cpu": 95}),
+    "memory-fits": Example(
+        path="experiments[0]", found={f"{SERVING}.memory_gib": 947}, passed={f"{SERVING}.memory_gib": 945}
+    ),
+    "device-memory": Example(
+        path="experiments[0]",
+        vary=of_model("Qwen/Qwen3-32B", bytes=fig(900_000_000_000)),
+        vary_passed=of_model("Qwen/Qwen3-32B", bytes=fig(700_000_000_000)),
+    ),
+    "arms-at-once": Example(
+        path="experiments[0]",
+        found={"experiment.schedule": "simultaneous", "experiment.sweep": SWEEP},
+        passed={"experiment.schedule": "simultaneous"},
+    ),
+}  # fmt: skip
