@@ -14,7 +14,8 @@ from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.efa import Efa
-from stacks.nodes import closed_instance, template_tags
+from stacks.nodes import closed_instance
+from stacks.tags import of_template
 from tandem.spec.environment import Capacity
 
 _Template = ec2.CfnLaunchTemplate
@@ -68,7 +69,7 @@ class AcceleratorTemplate(Construct):
             )  # fmt: skip
             data |= efa.template_data
         template = _Template(
-            self, "Resource", tag_specifications=template_tags(tags, name),
+            self, "Resource", tag_specifications=of_template(tags, name),
             launch_template_data=_Template.LaunchTemplateDataProperty(**data),  # type: ignore[arg-type]
         )  # fmt: skip
         self.id, self.version = template.ref, template.attr_latest_version_number

@@ -5,10 +5,10 @@ Invariant: a principal has one entry; a rule refuses to name one twice, because 
 
 from __future__ import annotations
 
-from aws_cdk import Stack
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
+from stacks.place import Place
 from tandem.spec.environment import Access
 
 _Policy = eks.CfnAccessEntry.AccessPolicyProperty
@@ -19,7 +19,14 @@ class AccessEntries(Construct):
     """One entry per principal."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, access: Access, namespaces: list[str]
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        cluster_name: str,
+        access: Access,
+        place: Place,
+        namespaces: list[str],
     ) -> None:
         super().__init__(scope, id_)
         for people, policy, where in (
@@ -30,8 +37,8 @@ class AccessEntries(Construct):
         ):
             for principal in people:
                 eks.CfnAccessEntry(
-                    self, principal.partition(":iam::")[2].replace("/", "-"), cluster_name=cluster.ref,
-                    principal_arn=principal, type="STANDARD", access_policies=[access_policy(self, policy, where)],
+                    self, principal.partition(":iam::")[2].replace("/", "-"), cluster_name=cluster_name,
+                    principal_arn=principal, type="STANDARD", access_policies=[access_policy(place, policy, where)],
                 )  # fmt: skip
 
 
@@ -40,7 +47,6 @@ def everywhere() -> _Scope:
     return _Scope(type="cluster")
 
 
-def access_policy(scope: Construct, name: str, where: _Scope) -> _Policy:
+def access_policy(place: Place, name: str, where: _Scope) -> _Policy:
     """Return one of EKS's own access policies, by name."""
-    arn = f"arn:{Stack.of(scope).partition}:eks::aws:cluster-access-policy/{name}"
-    return _Policy(policy_arn=arn, access_scope=where)
+    return _Policy(policy_arn=place.access_policy(name), access_scope=where)

@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from aws_cdk import Stack
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
 from stacks.identity import PodRole
 from stacks.nag import acknowledge
+from stacks.place import Place
 
 CNI = "vpc-cni"
 BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
@@ -30,15 +30,15 @@ class NodeAddons(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, cluster_name: str,
+        self, scope: Construct, id_: str, *, cluster_ref: str, cluster_name: str, place: Place,
         versions: Mapping[str, str | None],
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        role = _cni_role(self, cluster_name)
+        role = _cni_role(self, cluster_name, place)
         association = eks.CfnAddon.PodIdentityAssociationProperty(role_arn=role.arn, service_account="aws-node")
-        agents = [addon(self, name, cluster=cluster, versions=versions) for name in BEFORE_NODES]
+        agents = [addon(self, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
         cni = addon(
-            self, CNI, cluster=cluster, versions=versions, configuration=CNI_CONFIGURATION,
+            self, CNI, cluster_ref=cluster_ref, versions=versions, configuration=CNI_CONFIGURATION,
             pod_identity_associations=[association],
         )  # fmt: skip
         for agent in agents:
@@ -50,16 +50,16 @@ class WorkloadAddons(Construct):
     """The add-ons that need the system nodes."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, versions: Mapping[str, str | None],
+        self, scope: Construct, id_: str, *, cluster_ref: str, versions: Mapping[str, str | None],
         nodes: eks.CfnNodegroup,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         for name in AFTER_NODES:
-            addon(self, name, cluster=cluster, versions=versions).add_resource_dependency(nodes)
+            addon(self, name, cluster_ref=cluster_ref, versions=versions).add_resource_dependency(nodes)
 
 
 def addon(
-    scope: Construct, name: str, *, cluster: eks.CfnCluster, versions: Mapping[str, str | None],
+    scope: Construct, name: str, *, cluster_ref: str, versions: Mapping[str, str | None],
     configuration: Mapping[str, str] | None = None,
     pod_identity_associations: list[eks.CfnAddon.PodIdentityAssociationProperty] | None = None,
 ) -> eks.CfnAddon:  # fmt: skip
@@ -67,7 +67,7 @@ def addon(
     return eks.CfnAddon(
         scope,
         name,
-        cluster_name=cluster.ref,
+        cluster_name=cluster_ref,
         addon_name=name,
         addon_version=versions.get(name),
         configuration_values=json.dumps(configuration) if configuration else None,
@@ -76,10 +76,10 @@ def addon(
     )
 
 
-def _cni_role(scope: Construct, cluster_name: str) -> PodRole:
-    arn = f"arn:{Stack.of(scope).partition}:iam::aws:policy/AmazonEKS_CNI_Policy"
+def _cni_role(scope: Construct, cluster_name: str, place: Place) -> PodRole:
+    arn = place.managed_policy("AmazonEKS_CNI_Policy")
     role = PodRole(
-        scope, "CniRole", cluster_name=cluster_name, namespace="kube-system", account="aws-node",
+        scope, "CniRole", cluster_name=cluster_name, place=place, namespace="kube-system", account="aws-node",
         managed_policy_arns=[arn],
     )  # fmt: skip
     reason = "AWS maintains it with the CNI's releases; it is bound to the CNI's service account, not to nodes"

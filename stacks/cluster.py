@@ -13,6 +13,7 @@ from stacks.exports import export
 from stacks.identity import PodIdentities
 from stacks.network import Network
 from stacks.nodes import NodeRole
+from stacks.place import place_of
 from stacks.stack import EnvironmentStack
 from stacks.system_nodes import SystemNodes
 from tandem.spec import names
@@ -33,25 +34,30 @@ class ClusterStack(EnvironmentStack):
         super().__init__(
             scope, id_, environment=environment, description="Tandem: EKS cluster, add-ons, system nodes, access"
         )
+        place = place_of(environment)
         name, subnet_ids = names.cluster(environment), network.all_subnet_ids()
         plane = ControlPlane(
-            self, "ControlPlane", name=name, cluster=environment.cluster, subnet_ids=subnet_ids,
+            self, "ControlPlane", name=name, cluster=environment.cluster, subnet_ids=subnet_ids, place=place,
             retention_days=environment.log_retention_days,
         )  # fmt: skip
-        cluster = plane.cluster
-        AccessEntries(self, "Access", cluster=cluster, access=environment.cluster.access, namespaces=namespaces)
-        node_role = NodeRole(self, "NodeRole")
-        before = NodeAddons(self, "NodeAddons", cluster=cluster, cluster_name=name, versions=addon_versions)
+        ref = plane.cluster_name
+        AccessEntries(
+            self, "Access", cluster_name=ref, access=environment.cluster.access, place=place, namespaces=namespaces
+        )
+        node_role = NodeRole(self, "NodeRole", place=place)
+        before = NodeAddons(
+            self, "NodeAddons", cluster_ref=ref, cluster_name=name, place=place, versions=addon_versions
+        )
         system = SystemNodes(
-            self, "SystemNodes", cluster=environment.cluster, cluster_name=cluster.ref,
+            self, "SystemNodes", cluster=environment.cluster, cluster_name=ref,
             node_role_arn=node_role.arn, subnet_ids=subnet_ids, tags=environment.tags, name=f"{name}-system",
         )  # fmt: skip
         for addon in before.addons:
             system.node_group.add_resource_dependency(addon)
-        WorkloadAddons(self, "Addons", cluster=cluster, versions=addon_versions, nodes=system.node_group)
+        WorkloadAddons(self, "Addons", cluster_ref=ref, versions=addon_versions, nodes=system.node_group)
         PodIdentities(
-            self, "PodIdentities", cluster=cluster, cluster_name=name, bucket=names.bucket(environment),
-            namespaces=namespaces,
+            self, "PodIdentities", cluster_ref=ref, cluster_name=name, place=place,
+            bucket=names.bucket(environment), namespaces=namespaces,
         )  # fmt: skip
         self.node_role_arn = export(self, "NodeRoleArn", node_role.arn)
         self.security_group_id = export(self, "SecurityGroupId", plane.security_group_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
@@ -10,6 +10,7 @@ from aws_cdk import aws_logs as logs
 from constructs import Construct
 
 from stacks.nag import acknowledge
+from stacks.place import Place
 from stacks.policy import allow, document
 from tandem.spec.environment import Cluster
 
@@ -29,23 +30,23 @@ class ControlPlane(Construct):
     """The cluster.
 
     Attributes:
-        cluster: the resource, for ordering.
+        cluster_name: the name, as an expression that makes its user wait for the cluster.
         security_group_id: the group EKS makes for nodes and endpoint.
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, name: str, cluster: Cluster, subnet_ids: list[str],
+        self, scope: Construct, id_: str, *, name: str, cluster: Cluster, subnet_ids: list[str], place: Place,
         retention_days: int,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        key = SecretsKey(self, "SecretsKey", alias=f"alias/{name}")
-        role = _role(self, key.arn)
+        key = SecretsKey(self, "SecretsKey", alias=f"alias/{name}", place=place)
+        role = _role(self, key.arn, place)
         # EKS makes this group itself, and then keeps logs for ever, unless it is there first
         group = logs.CfnLogGroup(
             self, "LogGroup", log_group_name=f"/aws/eks/{name}/cluster", retention_in_days=retention_days
         )
         group.apply_removal_policy(RemovalPolicy.DESTROY)
-        self.cluster = eks.CfnCluster(
+        cluster_ = eks.CfnCluster(
             self,
             "Cluster",
             name=name,
@@ -66,8 +67,9 @@ class ControlPlane(Construct):
             upgrade_policy=eks.CfnCluster.UpgradePolicyProperty(support_type="STANDARD"),
             deletion_protection=cluster.deletion_protection,
         )
-        self.cluster.add_resource_dependency(group)
-        self.security_group_id = self.cluster.attr_cluster_security_group_id
+        cluster_.add_resource_dependency(group)
+        self.cluster_name = cluster_.ref
+        self.security_group_id = cluster_.attr_cluster_security_group_id
 
 
 class SecretsKey(Construct):
@@ -77,10 +79,9 @@ class SecretsKey(Construct):
         arn: the key.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, alias: str) -> None:
+    def __init__(self, scope: Construct, id_: str, *, alias: str, place: Place) -> None:
         super().__init__(scope, id_)
-        stack = Stack.of(self)
-        account = f"arn:{stack.partition}:iam::{stack.account}:root"
+        account = f"arn:{place.partition}:iam::{place.account}:root"
         owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account}}  # `*` is this key itself
         key = kms.CfnKey(
             self, "Key", description=f"Kubernetes secrets of {alias.removeprefix('alias/')}",
@@ -91,8 +92,8 @@ class SecretsKey(Construct):
         self.arn = key.attr_arn
 
 
-def _role(scope: Construct, key_arn: str) -> iam.CfnRole:
-    policy = f"arn:{Stack.of(scope).partition}:iam::aws:policy/AmazonEKSClusterPolicy"
+def _role(scope: Construct, key_arn: str, place: Place) -> iam.CfnRole:
+    policy = place.managed_policy("AmazonEKSClusterPolicy")
     uses_key = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
     role = iam.CfnRole(
         scope,
@@ -104,7 +105,7 @@ def _role(scope: Construct, key_arn: str) -> iam.CfnRole:
     acknowledge(
         role,
         {
-            "AwsSolutions-IAM4[Policy::arn:aws:iam::aws:policy/AmazonEKSClusterPolicy]":
+            f"AwsSolutions-IAM4[Policy::{policy}]":
                 "EKS requires this policy of its cluster role and extends it with new Kubernetes versions"
         },
     )  # fmt: skip

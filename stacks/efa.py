@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.endpoints import nowhere
+from stacks.tags import named
 
 _Template = ec2.CfnLaunchTemplate
 _ALL = "-1"
@@ -32,9 +32,8 @@ class Efa(Construct):
         super().__init__(scope, id_)
         group = ec2.CfnSecurityGroup(
             self, "SecurityGroup", vpc_id=vpc_id, group_description="EFA traffic between accelerator nodes",
-            security_group_egress=[nowhere()],
+            security_group_egress=[nowhere()], tags=named(f"{name}-efa"),
         )  # fmt: skip
-        Tags.of(group).add("Name", f"{name}-efa")
         own = group.attr_group_id
         ec2.CfnSecurityGroupIngress(
             self, "FromItself", group_id=own, ip_protocol=_ALL, source_security_group_id=own, description="EFA"

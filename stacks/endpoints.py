@@ -5,10 +5,10 @@ Invariant: the endpoints' security group admits HTTPS from the VPC's own range a
 
 from __future__ import annotations
 
-from aws_cdk import Stack, Tags
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from stacks.tags import named
 from stacks.vpc import Vpc
 
 # What nodes and pods of a cluster without internet call (EKS user guide, private clusters, 2024-12; eks-auth is
@@ -23,29 +23,27 @@ class Endpoints(Construct):
     """A free S3 gateway endpoint, and interface endpoints for `services`."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, vpc: Vpc, cidr: str, services: tuple[str, ...], name: str
+        self, scope: Construct, id_: str, *, vpc: Vpc, cidr: str, region: str, services: tuple[str, ...], name: str
     ) -> None:
         super().__init__(scope, id_)
-        prefix = f"com.amazonaws.{Stack.of(self).region}"
-        gateway = ec2.CfnVPCEndpoint(
+        prefix = f"com.amazonaws.{region}"
+        ec2.CfnVPCEndpoint(
             self, "S3", vpc_id=vpc.vpc_id, service_name=f"{prefix}.s3", vpc_endpoint_type="Gateway",
-            route_table_ids=vpc.route_table_ids,
+            route_table_ids=vpc.route_table_ids, tags=named(f"{name}-s3"),
         )  # fmt: skip
-        Tags.of(gateway).add("Name", f"{name}-s3")
         if not services:
             return
-        group = ec2.CfnSecurityGroup(
+        group_id = ec2.CfnSecurityGroup(
             self, "SecurityGroup", vpc_id=vpc.vpc_id, group_description="HTTPS from the VPC to AWS services",
             security_group_ingress=[_https(from_=cidr)], security_group_egress=[nowhere()],
-        )  # fmt: skip
-        Tags.of(group).add("Name", f"{name}-endpoints")
+            tags=named(f"{name}-endpoints"),
+        ).attr_group_id  # fmt: skip
         for service in services:
-            endpoint = ec2.CfnVPCEndpoint(
+            ec2.CfnVPCEndpoint(
                 self, service.replace(".", "-"), vpc_id=vpc.vpc_id, service_name=f"{prefix}.{service}",
                 vpc_endpoint_type="Interface", private_dns_enabled=True, subnet_ids=list(vpc.subnet_ids.values()),
-                security_group_ids=[group.attr_group_id],
+                security_group_ids=[group_id], tags=named(f"{name}-{service}"),
             )  # fmt: skip
-            Tags.of(endpoint).add("Name", f"{name}-{service}")
 
 
 def nowhere() -> ec2.CfnSecurityGroup.EgressProperty:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -14,14 +14,13 @@ from stacks.policy import allow, document
 class FlowLogs(Construct):
     """All traffic of a VPC into a log group that forgets after the declared days."""
 
-    def __init__(self, scope: Construct, id_: str, *, vpc_id: str, retention_days: int) -> None:
+    def __init__(self, scope: Construct, id_: str, *, vpc_id: str, account: str, retention_days: int) -> None:
         super().__init__(scope, id_)
         group = logs.CfnLogGroup(self, "LogGroup", retention_in_days=retention_days)
         group.apply_removal_policy(RemovalPolicy.DESTROY)
-        stack = Stack.of(self)
         trust = allow(
             ["sts:AssumeRole"], service="vpc-flow-logs.amazonaws.com",
-            conditions={"StringEquals": {"aws:SourceAccount": stack.account}},
+            conditions={"StringEquals": {"aws:SourceAccount": account}},
         )  # fmt: skip
         writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn])
         role = iam.CfnRole(

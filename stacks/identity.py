@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import Stack
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.nag import acknowledge
+from stacks.place import Place
 from stacks.policy import allow, document
 from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
@@ -32,15 +32,13 @@ class PodRole(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, namespace: str, account: str,
-        statements: Sequence[dict[str, Any]] = (), managed_policy_arns: Sequence[str] = (),
+        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, namespace: str,
+        account: str, statements: Sequence[dict[str, Any]] = (), managed_policy_arns: Sequence[str] = (),
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        stack = Stack.of(self)
-        cluster_arn = f"arn:{stack.partition}:eks:{stack.region}:{stack.account}:cluster/{cluster_name}"
         conditions = {
             "StringEquals": {
-                "aws:RequestTag/eks-cluster-arn": cluster_arn,
+                "aws:RequestTag/eks-cluster-arn": place.cluster_arn(cluster_name),
                 "aws:RequestTag/kubernetes-service-account": account,
             },
             "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
@@ -58,11 +56,11 @@ class PodIdentities(Construct):
     """Reader, stage writer and compile writer, bound in every experiment's namespace."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster: eks.CfnCluster, cluster_name: str, bucket: str,
-        namespaces: Sequence[str],
+        self, scope: Construct, id_: str, *, cluster_ref: str, cluster_name: str, place: Place,
+        bucket: str, namespaces: Sequence[str],
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        arn = f"arn:{Stack.of(self).partition}:s3:::{bucket}"
+        arn = place.bucket_arn(bucket)
         accounts = {
             SERVE_ACCOUNT: [_list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS)],
             STAGE_ACCOUNT: [_list(arn, MODELS), _read(arn, MODELS), _write(arn, MODELS)],
@@ -72,13 +70,13 @@ class PodIdentities(Construct):
         }  # fmt: skip
         for account, statements in accounts.items():
             role = PodRole(
-                self, account, cluster_name=cluster_name, namespace="tandem-*", account=account,
+                self, account, cluster_name=cluster_name, place=place, namespace="tandem-*", account=account,
                 statements=statements,
             )  # fmt: skip
             acknowledge(role.role, _prefix_reasons(statements))
             for namespace in namespaces:
                 eks.CfnPodIdentityAssociation(
-                    role, namespace, cluster_name=cluster.ref, namespace=namespace, service_account=account,
+                    role, namespace, cluster_name=cluster_ref, namespace=namespace, service_account=account,
                     role_arn=role.arn,
                 )  # fmt: skip
 

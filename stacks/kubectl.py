@@ -11,16 +11,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import RemovalPolicy, Stack
+from aws_cdk import RemovalPolicy
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
-from constructs import Construct, DependencyGroup
+from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.access import access_policy, everywhere
 from stacks.nag import acknowledge
+from stacks.place import Place
 from stacks.policy import allow, document
 
 _PRIVATE_ECR = re.compile(r"oci://(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<name>.+)")
@@ -42,14 +43,14 @@ class Kubectl(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, subnet_ids: Sequence[str], security_group_id: str,
-        chart_repository: str, retention_days: int,
+        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, subnet_ids: Sequence[str],
+        security_group_id: str, chart_repository: str, retention_days: int,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        role = _handler_role(self, cluster_name, chart_repository)
+        role = _handler_role(self, cluster_name, chart_repository, place)
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
-            access_policies=[access_policy(self, "AmazonEKSClusterAdminPolicy", everywhere())],
+            access_policies=[access_policy(place, "AmazonEKSClusterAdminPolicy", everywhere())],
         )  # fmt: skip
         provider = eks.KubectlProvider(
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
@@ -59,41 +60,34 @@ class Kubectl(Construct):
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
         )
-        handler, framework = _functions(provider)
-        for function in (handler, framework):
+        parts = provider.node.find_all()
+        for function in (part for part in parts if isinstance(part, lambda_.CfnFunction)):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
-        framework_role = _narrow(provider, handler)
+        framework_role = _narrow(parts)
         policy = iam.CfnPolicy(
             self, "WriteLogs", policy_name="write-logs", roles=[role.role_name, framework_role.ref],
-            policy_document=document(_writes(provider, retention_days)),
+            policy_document=document(_writes(parts, retention_days)),
         )  # fmt: skip
         self.ready = DependencyGroup(entry, policy)
 
 
-def _functions(provider: Construct) -> tuple[lambda_.CfnFunction, lambda_.CfnFunction]:
-    """Return the handler that has kubectl, and the framework's function that CloudFormation calls."""
-    found = [part for part in provider.node.find_all() if isinstance(part, lambda_.CfnFunction)]
-    handler, framework = found
-    acknowledge(
-        handler, {"AwsSolutions-L1": "the CDK pins the Python its handler is tested with; CDK releases move it"}
-    )
-    return handler, framework
-
-
-def _writes(provider: Construct, retention_days: int) -> dict[str, Any]:
+def _writes(parts: Sequence[IConstruct], retention_days: int) -> dict[str, Any]:
     """Let the functions' log groups forget, and return the right to write to these two only."""
-    groups = [part for part in provider.node.find_all() if isinstance(part, logs.CfnLogGroup)]
+    groups = [part for part in parts if isinstance(part, logs.CfnLogGroup)]
     for group in groups:
         group.retention_in_days = retention_days
         group.apply_removal_policy(RemovalPolicy.DESTROY)
     return allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
 
 
-def _narrow(provider: Construct, handler: lambda_.CfnFunction) -> iam.CfnRole:
+def _narrow(parts: Sequence[IConstruct]) -> iam.CfnRole:
     """Cut the framework's role down: call the handler, run in the VPC; not every version, not any log group."""
-    parts = provider.node.find_all()
+    handler = next(part for part in parts if isinstance(part, lambda_.CfnFunction))  # the framework's is the second
+    acknowledge(
+        handler, {"AwsSolutions-L1": "the CDK pins the Python its handler is tested with; CDK releases move it"}
+    )
     (policy,) = [part for part in parts if isinstance(part, iam.CfnPolicy)]
     policy.policy_document = document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler.attr_arn]))
     (role,) = [part for part in parts if isinstance(part, iam.CfnRole)]
@@ -104,13 +98,13 @@ def _narrow(provider: Construct, handler: lambda_.CfnFunction) -> iam.CfnRole:
     return role
 
 
-def _handler_role(scope: Construct, cluster_name: str, chart_repository: str) -> iam.Role:
+def _handler_role(scope: Construct, cluster_name: str, chart_repository: str, place: Place) -> iam.Role:
     """Return the handler's role: find the cluster, run in the VPC, pull one chart."""
-    stack = Stack.of(scope)
-    cluster = f"arn:{stack.partition}:eks:{stack.region}:{stack.account}:cluster/{cluster_name}"
     statements = [
-        allow(_VPC_ACTIONS, ["*"]), allow(["eks:DescribeCluster"], [cluster]), *_pull(chart_repository, stack.partition)
-    ]  # fmt: skip
+        allow(_VPC_ACTIONS, ["*"]),
+        allow(["eks:DescribeCluster"], [place.cluster_arn(cluster_name)]),
+        *_pull(chart_repository, place.partition),
+    ]
     role = iam.Role(
         scope, "HandlerRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
         inline_policies={"handler": iam.PolicyDocument.from_json(document(*statements))},

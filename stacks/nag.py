@@ -13,5 +13,6 @@ PACK = "AwsSolutions"
 
 def acknowledge(construct: IConstruct, reasons: dict[str, str]) -> None:
     """Record, for each finding id such as `AwsSolutions-IAM4[Policy::...]`, why it stands."""
-    for finding, reason in reasons.items():
-        Validations.of(construct).acknowledge(Acknowledgment(id=f"{PACK}::{finding}", reason=reason))
+    Validations.of(construct).acknowledge(
+        *(Acknowledgment(id=f"{PACK}::{finding}", reason=reason) for finding, reason in reasons.items())
+    )

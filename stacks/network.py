@@ -54,10 +54,16 @@ class NetworkStack(EnvironmentStack):
         vpc = Vpc(self, "Vpc", network=network, name=name)
         services = SERVICES + (KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ())
         Endpoints(
-            self, "Endpoints", vpc=vpc, cidr=network.cidr, name=name,
+            self, "Endpoints", vpc=vpc, cidr=network.cidr, region=environment.region, name=name,
             services=services if network.interface_endpoints else (),
         )  # fmt: skip
-        FlowLogs(self, "FlowLogs", vpc_id=vpc.vpc_id, retention_days=environment.log_retention_days)
+        FlowLogs(
+            self,
+            "FlowLogs",
+            vpc_id=vpc.vpc_id,
+            account=environment.account,
+            retention_days=environment.log_retention_days,
+        )
         self.network = Network(
             vpc_id=export(self, "VpcId", vpc.vpc_id),
             subnet_ids={

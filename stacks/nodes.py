@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from aws_cdk import CfnTag, Stack
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.nag import acknowledge
+from stacks.place import Place
 from stacks.policy import allow, document
+from stacks.tags import of_launched
 
 ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
 _Template = ec2.CfnLaunchTemplate
@@ -28,10 +29,9 @@ class NodeRole(Construct):
         role: the resource, for ordering.
     """
 
-    def __init__(self, scope: Construct, id_: str) -> None:
+    def __init__(self, scope: Construct, id_: str, *, place: Place) -> None:
         super().__init__(scope, id_)
-        partition = Stack.of(self).partition
-        arns = {policy: f"arn:{partition}:iam::aws:policy/{policy}" for policy in _NODE_POLICIES}
+        arns = {policy: place.managed_policy(policy) for policy in _NODE_POLICIES}
         self.role = iam.CfnRole(
             self,
             "Role",
@@ -67,20 +67,5 @@ def closed_instance(
                 ),
             )
         ],
-        "tag_specifications": [
-            _Template.TagSpecificationProperty(resource_type=kind, tags=cfn_tags(tags, name))
-            for kind in ("instance", "volume", "network-interface")
-        ],
+        "tag_specifications": of_launched(tags, name),
     }
-
-
-def template_tags(tags: Mapping[str, str], name: str) -> list[_Template.LaunchTemplateTagSpecificationProperty]:
-    """Return the tags of a launch template itself, which the CDK's own tagging does not reach."""
-    return [
-        _Template.LaunchTemplateTagSpecificationProperty(resource_type="launch-template", tags=cfn_tags(tags, name))
-    ]
-
-
-def cfn_tags(tags: Mapping[str, str], name: str) -> list[CfnTag]:
-    """Return `tags` with a Name, in the order of their keys."""
-    return [CfnTag(key=key, value=value) for key, value in sorted({"Name": name, **tags}.items())]

@@ -8,7 +8,8 @@ from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
-from stacks.nodes import closed_instance, template_tags
+from stacks.nodes import closed_instance
+from stacks.tags import of_template
 from tandem.spec.environment import Cluster
 
 ROOT_GIB = 50  # AL2023 and the add-ons' images take under 20; logs and emptyDirs take the rest
@@ -34,7 +35,7 @@ class SystemNodes(Construct):
         template = ec2.CfnLaunchTemplate(
             self, "LaunchTemplate",
             launch_template_data=ec2.CfnLaunchTemplate.LaunchTemplateDataProperty(**data),  # type: ignore[arg-type]
-            tag_specifications=template_tags(tags, name),
+            tag_specifications=of_template(tags, name),
         )  # fmt: skip
         self.node_group = eks.CfnNodegroup(
             self,

@@ -6,11 +6,11 @@ Invariant: zones are named by id (`use2-az1`), which is the same place in every 
 
 from __future__ import annotations
 
-from aws_cdk import Tags
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.addresses import private_range, public_range
+from stacks.tags import named
 from tandem.spec.environment import NewNetwork
 
 ANYWHERE = "0.0.0.0/0"
@@ -27,15 +27,14 @@ class Vpc(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, network: NewNetwork, name: str) -> None:
         super().__init__(scope, id_)
-        vpc = ec2.CfnVPC(
-            self, "Resource", cidr_block=network.cidr, enable_dns_hostnames=True, enable_dns_support=True
-        )  # interface endpoints answer by private DNS, which needs both
-        Tags.of(vpc).add("Name", name)
-        self.vpc_id = vpc.ref
+        self.vpc_id = ec2.CfnVPC(
+            self, "Resource", cidr_block=network.cidr, tags=named(name),
+            enable_dns_hostnames=True, enable_dns_support=True,  # interface endpoints need both for private DNS
+        ).ref  # fmt: skip
         zones = sorted(network.zones)
         private = {
             zone: RoutedSubnet(
-                self, f"Private-{zone}", vpc_id=vpc.ref, zone=zone, cidr=private_range(network.cidr, zone),
+                self, f"Private-{zone}", vpc_id=self.vpc_id, zone=zone, cidr=private_range(network.cidr, zone),
                 name=f"{name}-private-{zone}",
             )
             for zone in zones
@@ -45,7 +44,7 @@ class Vpc(Construct):
         nat_zones = {"none": [], "single": zones[:1], "per-zone": zones}[network.nat]
         if not nat_zones:
             return
-        egress = Egress(self, "Egress", vpc_id=vpc.ref, zones=nat_zones, cidr=network.cidr, name=name)
+        egress = Egress(self, "Egress", vpc_id=self.vpc_id, zones=nat_zones, cidr=network.cidr, name=name)
         for zone, subnet in private.items():
             gateway = egress.nat_gateway_ids.get(zone, egress.nat_gateway_ids[nat_zones[0]])
             ec2.CfnRoute(
@@ -65,13 +64,12 @@ class RoutedSubnet(Construct):
         super().__init__(scope, id_)
         subnet = ec2.CfnSubnet(
             self, "Subnet", vpc_id=vpc_id, availability_zone_id=zone, cidr_block=cidr,
-            map_public_ip_on_launch=False,
+            map_public_ip_on_launch=False, tags=named(name),
         )  # fmt: skip
-        table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id)
-        Tags.of(self).add("Name", name)
+        table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id, tags=named(name))
         self.subnet_id, self.route_table_id = subnet.ref, table.ref
-        self.association = ec2.CfnSubnetRouteTableAssociation(
-            self, "Association", subnet_id=subnet.ref, route_table_id=table.ref
+        ec2.CfnSubnetRouteTableAssociation(
+            self, "Association", subnet_id=self.subnet_id, route_table_id=self.route_table_id
         )
 
 
@@ -84,9 +82,8 @@ class Egress(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, vpc_id: str, zones: list[str], cidr: str, name: str) -> None:
         super().__init__(scope, id_)
-        gateway = ec2.CfnInternetGateway(self, "InternetGateway")
-        Tags.of(gateway).add("Name", name)
-        attachment = ec2.CfnVPCGatewayAttachment(self, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway.ref)
+        gateway_id = ec2.CfnInternetGateway(self, "InternetGateway", tags=named(name)).ref
+        attachment = ec2.CfnVPCGatewayAttachment(self, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway_id)
         self.nat_gateway_ids: dict[str, str] = {}
         for zone in zones:
             public = RoutedSubnet(
@@ -95,11 +92,14 @@ class Egress(Construct):
             )  # fmt: skip
             route = ec2.CfnRoute(
                 public, "ToInternet", route_table_id=public.route_table_id, destination_cidr_block=ANYWHERE,
-                gateway_id=gateway.ref,
+                gateway_id=gateway_id,
             )  # fmt: skip
             route.add_resource_dependency(attachment)
-            address = ec2.CfnEIP(public, "Address", domain="vpc")
+            address = ec2.CfnEIP(public, "Address", domain="vpc", tags=named(f"{name}-{zone}"))
             address.add_resource_dependency(attachment)
-            nat = ec2.CfnNatGateway(public, "Nat", subnet_id=public.subnet_id, allocation_id=address.attr_allocation_id)
+            nat = ec2.CfnNatGateway(
+                public, "Nat", subnet_id=public.subnet_id, allocation_id=address.attr_allocation_id,
+                tags=named(f"{name}-{zone}"),
+            )  # fmt: skip
             nat.add_resource_dependency(route)  # also at deletion: the gateway needs its way out until it is gone
             self.nat_gateway_ids[zone] = nat.ref

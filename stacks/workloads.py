@@ -16,6 +16,7 @@ from constructs import Construct, IDependable
 
 from stacks.kubectl import Kubectl
 from stacks.network import Network
+from stacks.place import place_of
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -47,7 +48,7 @@ class WorkloadsStack(EnvironmentStack):
             scope, id_, environment=environment, description="Tandem: Neuron DRA driver and the experiments' manifests"
         )
         kubectl = Kubectl(
-            self, "Kubectl", cluster_name=names.cluster(environment),
+            self, "Kubectl", cluster_name=names.cluster(environment), place=place_of(environment),
             subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
             chart_repository=driver.repository, retention_days=environment.log_retention_days,
         )  # fmt: skip

@@ -1,0 +1,50 @@
+"""Where an environment is, as plain text for ARNs.
+
+Invariant: no CDK token; account and region are declared, so every ARN is literal in the template.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tandem.spec.environment import Environment
+
+_PARTITIONS = {"cn-": "aws-cn", "us-gov-": "aws-us-gov"}  # AWS General Reference, ARNs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """An account and a region."""
+
+    account: str
+    region: str
+
+    @property
+    def partition(self) -> str:
+        """Return the partition the region lies in."""
+        return next((name for start, name in _PARTITIONS.items() if self.region.startswith(start)), "aws")
+
+    def arn(self, service: str, resource: str) -> str:
+        """Return the ARN of a regional resource of this account."""
+        return f"arn:{self.partition}:{service}:{self.region}:{self.account}:{resource}"
+
+    def cluster_arn(self, name: str) -> str:
+        """Return the ARN of an EKS cluster."""
+        return self.arn("eks", f"cluster/{name}")
+
+    def bucket_arn(self, name: str) -> str:
+        """Return the ARN of a bucket, which names neither account nor region."""
+        return f"arn:{self.partition}:s3:::{name}"
+
+    def managed_policy(self, name: str) -> str:
+        """Return the ARN of a policy that AWS manages."""
+        return f"arn:{self.partition}:iam::aws:policy/{name}"
+
+    def access_policy(self, name: str) -> str:
+        """Return the ARN of one of EKS's own access policies."""
+        return f"arn:{self.partition}:eks::aws:cluster-access-policy/{name}"
+
+
+def place_of(environment: Environment) -> Place:
+    """Return where `environment` is."""
+    return Place(account=environment.account, region=environment.region)
