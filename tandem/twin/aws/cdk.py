@@ -13,6 +13,7 @@ from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.installation import REPOSITORY
 from tandem.twin.aws.scene import Scene
 
+CLI = REPOSITORY / "node_modules" / ".bin" / "cdk"
 TIMEOUT_S = 600.0  # a deploy takes 20 s on an idle machine
 
 
@@ -50,7 +51,9 @@ class Cdk:
         Raises:
             CdkError: it ended with another code than 0, or not in time.
         """
-        command = [str(REPOSITORY / "node_modules" / ".bin" / "cdk"), *arguments, "--no-notices", "--no-color"]
+        if not CLI.exists():
+            raise CdkError("there is no CDK CLI in node_modules; `make setup` installs it")
+        command = [str(CLI), *arguments, "--no-notices", "--no-color"]
         with self.log.open("a+b") as log:
             log.write(f"\n$ cdk {' '.join(arguments)}\n".encode())
             log.flush()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import yaml
 from botocore.exceptions import ClientError
 
 from tandem.twin.aws.compare import Difference, differences
@@ -97,7 +98,9 @@ class _Deployed:
         body = self.client("cloudformation").get_template(StackName=self.name, TemplateStage="Processed")[
             "TemplateBody"
         ]
-        return json.loads(body) if isinstance(body, str) else body
+        if not isinstance(body, str):
+            return body
+        return json.loads(body) if body.startswith("{") else yaml.safe_load(body)  # the CLI sends small ones as YAML
 
     @cached_property
     def physical(self) -> Mapping[str, str]:

@@ -31,12 +31,13 @@ def refusals(installed: str, wanted: str, needs: list[tuple]) -> list[str]:
     """
     if installed != wanted:
         return [f"ministack {installed} is installed, the additions are tested with {wanted}"]
-    return [
+    missing = [
         f"{module.__name__} has no {name} in ministack {installed}"
         for module, names in needs
         for name in names
         if not hasattr(module, name)
     ]
+    return list(dict.fromkeys(missing))
 
 
 def main() -> int:

@@ -148,8 +148,9 @@ class Play:
         self.cdk.destroy()
         left = deployed(self.endpoint, self.scene.name)
         _demand(not left, f"left after the destroy: {list(left)}")
+        cluster = names.cluster(self.scene.environment)
         clusters = self.endpoint.client("eks").list_clusters()["clusters"]
-        _demand(not clusters, f"clusters left after the destroy: {clusters}")
+        _demand(cluster not in clusters, f"{cluster} is left after the destroy")
         _demand(self._bucket_kept(), "the bucket is gone or lost its object")
         return "protections lifted, every stack gone, the bucket and its object are still there"
 

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from tandem.twin.aws.cdk import Cdk, CdkError
 from tandem.twin.aws.endpoint import Endpoint
@@ -23,7 +23,10 @@ from tandem.twin.aws.play import Play, Rehearsal, Step, UnfulfilledError
 from tandem.twin.aws.resolve import UnresolvedError
 from tandem.twin.aws.scene import ACCOUNT, scene
 
-_EXPECTED = (CdkError, ClientError, EndpointError, UnresolvedError, UnknownTypeError, UnfulfilledError)
+# What a step may meet: a refusal, an effect that is not there, an endpoint that went away. All else is our own fault.
+_EXPECTED = (
+    BotoCoreError, CdkError, ClientError, EndpointError, OSError, UnfulfilledError, UnknownTypeError, UnresolvedError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

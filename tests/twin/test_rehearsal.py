@@ -1,0 +1,196 @@
+"""The steps of a rehearsal with the real CDK CLI: on the real app once, its whole life on a small one."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem.twin.aws import __main__ as command
+from tandem.twin.aws import cdk as cdk_module
+from tandem.twin.aws.cdk import Cdk, CdkError
+from tandem.twin.aws.compare import Difference
+from tandem.twin.aws.fidelity import FIDELITY, NOT_REHEARSED
+from tandem.twin.aws.hold import Held
+from tandem.twin.aws.play import Play, Rehearsal, Step, UnfulfilledError
+from tandem.twin.aws.rehearse import Request, rehearse
+from tandem.twin.aws.report import document, lines
+from tandem.twin.aws.scene import ACCOUNT, scene
+
+ROOT = Path(__file__).parents[2]
+SMALL = f"{sys.executable} {Path(__file__).parent / 'small_app.py'}"
+
+
+@pytest.fixture
+def play(endpoint, tmp_path):
+    """The steps of a small environment of its own name, on the running endpoint."""
+
+    def act(name: str, fault: str = "") -> Play:
+        declared = tmp_path / "declared"
+        declared.mkdir()
+        shutil.copy(ROOT / "environments" / "post-us-east-2.yaml", declared / f"{name}.yaml")
+        copied = scene(name, declared, ROOT / "experiments", tmp_path)
+        cdk = Cdk(endpoint=endpoint, scene=copied, work=tmp_path, app=f"{SMALL} {fault}")
+        found = Rehearsal(environment=name, account=ACCOUNT, region="us-east-2")
+        return Play(endpoint=endpoint, scene=copied, cdk=cdk, found=found)
+
+    return act
+
+
+@pytest.mark.cdk
+@pytest.mark.endpoint
+def test_the_app_is_bootstrapped_deployed_and_held():
+    said: list[str] = []
+    request = Request(
+        name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments", quick=True
+    )
+
+    found = rehearse(request, said.append)
+
+    assert (found.passed, [step.found for step in found.steps if step.failed]) == (True, [])
+    assert {item.stack.rpartition("-")[2] for item in found.resources} == {
+        "Network", "Artifacts", "Cluster", "Fleet", "Workloads",
+    }  # fmt: skip
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
+    life = play("whole")
+    steps = [name for name, _ in life.steps()]
+
+    for act in (life.deploy, life.hold, life.diff, life.deploy_again, life.renew, life.refuse):
+        act()
+    life.destroy()
+    left = {bucket["Name"] for bucket in endpoint.client("s3").list_buckets()["Buckets"]}
+    life.adopt()
+
+    assert f"tandem-whole-{ACCOUNT}" in left
+    assert [item.differs for item in life.found.resources if item.type == "AWS::S3::Bucket"] == [()]
+    assert len(steps) == 10
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_a_renewal_that_touches_another_stack_fails(play):
+    leaky = play("leaky", "leaky")
+    leaky.deploy()
+
+    with pytest.raises(UnfulfilledError, match=r"must change leaky-Fleet alone, it changed \['leaky-Network'"):
+        leaky.renew()
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_stacks_that_anybody_may_destroy_fail(play):
+    open_ = play("open", "unprotected")
+    open_.deploy()
+
+    with pytest.raises(UnfulfilledError):
+        open_.refuse()
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_a_resource_that_differs_fails_its_step_by_name(play, endpoint):
+    changed = play("changed")
+    changed.deploy()
+    endpoint.client("s3").put_bucket_versioning(
+        Bucket=f"tandem-changed-{ACCOUNT}", VersioningConfiguration={"Status": "Suspended"}
+    )
+
+    with pytest.raises(UnfulfilledError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"):
+        changed.hold()
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_a_change_of_the_app_is_a_difference(play):
+    changed = play("drift")
+    changed.deploy()
+    changed.scene.renew_reservation()
+
+    with pytest.raises(CdkError, match="cdk diff ended with code 1"):
+        changed.diff()
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_an_app_that_fails_ends_with_what_it_printed(play):
+    broken = play("broken")
+    broken.cdk = Cdk(
+        endpoint=broken.endpoint,
+        scene=broken.scene,
+        work=broken.cdk.work,
+        app=f"{sys.executable} -c 'exit(\"no spec\")'",
+    )
+
+    with pytest.raises(CdkError, match="no spec"):
+        broken.deploy()
+
+
+def test_a_missing_cli_is_said(monkeypatch, tmp_path):
+    monkeypatch.setattr(cdk_module, "CLI", tmp_path / "cdk")
+
+    with pytest.raises(CdkError, match="make setup"):
+        Cdk(endpoint=None, scene=None, work=tmp_path).run("diff")
+
+
+def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
+    monkeypatch.setattr("tandem.twin.aws.play.Endpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room")))
+    request = Request(name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments")
+
+    found = rehearse(request, lambda _: None)
+
+    assert [(step.name, step.found, step.failed) for step in found.steps] == [("start the endpoint", "no room", True)]
+    assert not found.passed
+
+
+def rehearsed(*, differs: bool = False, failed: bool = False) -> Rehearsal:
+    difference = Difference(property="Colour", template="blue", described="red")
+    item = Held(
+        stack="e-Network", logical_id="Vpc", type="AWS::EC2::VPC", physical_id="vpc-1",
+        fidelity=FIDELITY["AWS::EC2::VPC"], held=("CidrBlock",), differs=(difference,) if differs else (),
+        not_rehearsed={"Odd": "nobody returns it"},
+    )  # fmt: skip
+    step = Step(name="deploy", seconds=1.25, found="one\ntwo", failed=failed)
+    return Rehearsal(environment="e", account=ACCOUNT, region="r", steps=[step], resources=[item])
+
+
+@pytest.mark.parametrize(
+    ("faults", "passed"), [({}, True), ({"differs": True}, False), ({"failed": True}, False)], ids=str
+)
+def test_a_difference_or_a_failed_step_is_no_pass(faults, passed):
+    assert rehearsed(**faults).passed is passed
+
+
+def test_the_summary_says_what_is_not_rehearsed():
+    said = "\n".join(lines(rehearsed()))
+
+    assert all(sentence in said for sentence in NOT_REHEARSED)
+    assert "EC2::VPC: kept and described; no packet flows" in said
+    assert "EC2::VPC Odd: nobody returns it" in said
+
+
+def test_the_document_is_json_with_every_resource():
+    found = json.loads(json.dumps(document(rehearsed(differs=True))))
+
+    assert found["resources"][0]["differs"] == [{"property": "Colour", "template": "blue", "described": "red"}]
+    assert (found["passed"], found["resources"][0]["level"], found["steps"][0]["seconds"]) == (False, "stored", 1.2)
+
+
+@pytest.mark.parametrize(("faults", "code"), [({}, 0), ({"failed": True}, 3)], ids=str)
+def test_the_exit_code_says_whether_it_passed(monkeypatch, capsys, faults, code):
+    monkeypatch.setattr(command, "rehearse", lambda _request, say: say("working") or rehearsed(**faults))
+
+    assert command.main(["rehearse", "--env", "e", "--json"]) == code
+    out, err = capsys.readouterr()
+    assert (json.loads(out)["environment"], err) == ("e", "working\n")
+
+
+def test_rejects_an_unknown_environment_before_anything_starts(capsys):
+    assert command.main(["rehearse", "--env", "nowhere"]) == 2
+    assert "nowhere" in capsys.readouterr().err
