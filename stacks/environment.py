@@ -10,7 +10,7 @@ from constructs import Construct
 
 from stacks.artifacts import ArtifactsStack
 from stacks.cluster import ClusterStack
-from stacks.fleet import FleetStack, is_present
+from stacks.fleet import FleetStack
 from stacks.network import Network, NetworkStack, existing
 from stacks.workloads import Charts, HelmRelease, WorkloadsStack
 from tandem.spec import names
@@ -64,7 +64,7 @@ class EnvironmentStage(cdk.Stage):
             namespaces=[names.namespace(experiment) for experiment in experiments],
         )  # fmt: skip
         self._after(cluster, "Network")
-        if is_present(environment.capacity):
+        if not environment.capacity.awaits_reservation:
             FleetStack(
                 self, "Fleet", environment=environment, network=network, node_role_arn=cluster.node_role_arn,
                 cluster_security_group_id=cluster.security_group_id, release_version=minor.ami_release.value,

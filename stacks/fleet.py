@@ -14,9 +14,8 @@ from stacks.accelerator import AcceleratorTemplate
 from stacks.network import Network
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
-from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, Capacity, Environment
+from tandem.spec.environment import Environment
 
-RESERVED_KINDS = frozenset({"capacity-block", "reservation"})
 CAPACITY_TYPES = {
     "capacity-block": "CAPACITY_BLOCK",
     "reservation": "ON_DEMAND",  # a reservation is on-demand capacity that somebody holds
@@ -33,11 +32,6 @@ _TAINTS = (
     # the Mountpoint CSI driver removes it once it can mount; a pod that came earlier would hang
     _Taint(key="s3.csi.aws.com/agent-not-ready", effect="NO_EXECUTE"),
 )
-
-
-def is_present(capacity: Capacity) -> bool:
-    """Return whether there can be a Fleet: a kind that needs a reservation has a real one."""
-    return capacity.kind not in RESERVED_KINDS or capacity.reservation_id not in (None, PLACEHOLDER_RESERVATION_ID)
 
 
 class FleetStack(EnvironmentStack):

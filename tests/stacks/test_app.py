@@ -102,3 +102,14 @@ def test_a_broken_file_beside_the_named_environment_does_not_matter(specs: Path)
     done = run(specs / "out", *folders(specs), "-c", "env=native-us-east-2")
 
     assert done.returncode == 0, done.stderr
+
+
+def test_a_node_of_the_users_own_choice_is_kept() -> None:
+    code = "import _node, os; print(os.environ['JSII_NODE'])"
+    chosen = {**os.environ, "JSII_NODE": "/opt/node"}
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, env=chosen, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout == "/opt/node\n"

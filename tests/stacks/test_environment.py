@@ -84,3 +84,9 @@ def test_templates_spend_no_bytes_on_indentation(assembly: Path) -> None:
 
 def test_nothing_reports_usage(stacks: Templates) -> None:
     assert [name for name, template in stacks.items() if resources(template, "AWS::CDK::Metadata")] == []
+
+
+def test_stacks_are_tagged_themselves(assembly: Path) -> None:
+    found = [each["properties"].get("tags") for each in artifacts(assembly, "post-us-east-2").values()]
+
+    assert all(tags == {"project": "tandem", "cost-center": "inference"} for tags in found)
