@@ -59,6 +59,7 @@ lint: setup ## style and types
 
 docs: setup ## write the generated references
 	$(BIN)/python -m tandem.spec.reference
+	$(BIN)/python -m tandem.rules.doc
 
 bench: setup ## measure synthesis, check and render; figures in docs/performance.md
 	$(BIN)/python benchmarks/measure.py

@@ -14,6 +14,7 @@ from tandem.spec.names import LimitedName, environment_names, experiment_names
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
+TAKEN_FOLDERS = frozenset({"gitops"})  # holds the GitOps tool's own objects beside the experiments' folders
 RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
 RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
@@ -40,6 +41,14 @@ def _environment(stamp: Stamp) -> Iterable[Finding]:
 
 def _experiment(trial: Trial) -> Iterable[Finding]:
     return _too_long(experiment_names(trial.experiment))
+
+
+def _free(trial: Trial) -> Iterable[Finding]:
+    if trial.experiment.name in TAKEN_FOLDERS:
+        yield Finding(
+            path="name", got=repr(trial.experiment.name), allowed="a name no folder of manifests/<environment>/ has",
+            change="rename the file",
+        )  # fmt: skip
 
 
 def _bucket(stamp: Stamp) -> Iterable[Finding]:
@@ -86,6 +95,11 @@ RULES: tuple[Rule[Any], ...] = (
         id="experiment-name", of=Trial, severity="refusal", find=_experiment,
         sentence="every name made from the experiment's or a variant's is within its resource's limit",
         source="kubernetes.io/docs/concepts/overview/working-with-objects/names", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="experiment-folder", of=Trial, severity="refusal", find=_free,
+        sentence="an experiment's folder of manifests is its own",
+        source="charts/tree.py: manifests/<environment>/gitops", date=date(2026, 11, 21),
     ),
     Rule(
         id="bucket-name", of=Stamp, severity="refusal", find=_bucket,

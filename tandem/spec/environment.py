@@ -37,6 +37,13 @@ Label = Annotated[
         json_schema_extra={"allowed": "lower-case letters, digits and dashes, at most 63"},
     ),
 ]
+Name = Annotated[
+    str,
+    Field(
+        pattern=r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$",
+        json_schema_extra={"allowed": "lower-case letters, digits and dashes, starting with a letter, at most 63"},
+    ),
+]  # of what we make: a Service and a CDK stage both need the letter first
 SubnetId = Annotated[str, Field(pattern=r"^subnet-[0-9a-f]{8,17}$", json_schema_extra={"allowed": "a subnet id"})]
 VpcId = Annotated[str, Field(pattern=r"^vpc-[0-9a-f]{8,17}$", json_schema_extra={"allowed": "a VPC id"})]
 RegistryName = Annotated[
@@ -177,7 +184,7 @@ class Capacity(Record):
     @property
     def awaits_reservation(self) -> bool:
         """Whether the nodes wait for a reservation id: then there is no Fleet stack."""
-        reserved = self.kind in {"capacity-block", "reservation"}
+        reserved = self.kind in {"capacity-block", "reservation"}  # the kinds that name what was bought
         return reserved and self.reservation_id in {None, PLACEHOLDER_RESERVATION_ID}
 
 
@@ -195,7 +202,7 @@ class GitopsDelivery(Record):
         str,
         Field(pattern=r"^(https|ssh)://\S+$", json_schema_extra={"allowed": "an https:// or ssh:// URL"}),
     ] = Field(description="git repository that holds manifests/")
-    revision: str = Field(min_length=1, description="branch or tag to sync")
+    revision: str = Field(min_length=1, description="branch, tag, commit or full ref (refs/tags/x) to sync")
     path: Annotated[
         str, Field(pattern=r"^[^/].*[^/]$", json_schema_extra={"allowed": "a relative folder without end slash"})
     ] = Field(description="folder of this environment's manifests in that repository")
@@ -222,7 +229,7 @@ class Serving(Record):
 class Environment(Record):
     """One account and region, and the experiments it hosts; the file's name is its name."""
 
-    name: Label = Field(description="the file's name")
+    name: Name = Field(description="the file's name")
     account: Account = Field(description="AWS account")
     region: Region = Field(description="AWS region")
     termination_protection: bool = Field(
@@ -245,4 +252,4 @@ class Environment(Record):
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
     guard: Guard = Field(description="the limits of the stops")
     serving: Serving = Field(default_factory=Serving, description="who may talk to the servers")
-    experiments: tuple[Label, ...] = Field(min_length=1, description="experiments this environment hosts")
+    experiments: tuple[Name, ...] = Field(min_length=1, description="experiments this environment hosts")

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tandem.spec.environment import Label
+from tandem.spec.environment import Label, Name
 from tandem.spec.record import WHOLE, Record
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
@@ -41,7 +41,6 @@ class Tuning(Record):
     cc_pipeline_tiling_factor: int | None = Field(default=None, ge=1, le=8, description="tiles of a collective")
     context_encoding_buckets: Buckets = Field(default=(), description="prefill lengths compiled, in tokens")
     token_generation_buckets: Buckets = Field(default=(), description="decode lengths compiled, in tokens")
-    num_batched_tokens_buckets: Buckets = Field(default=(), description="native: batched tokens compiled")
     num_seqs_buckets: Buckets = Field(default=(), description="native: batch sizes compiled, in sequences")
     optimization_level: Annotated[Literal[1, 2, 3] | None, WHOLE] = Field(
         default=None, description="native: compiler level"
@@ -72,7 +71,7 @@ class ServingSettings(Record):
 class Variant(Record):
     """One server: a name and the speculation fields."""
 
-    name: Label = Field(description="name of the Deployment and the Service")
+    name: Name = Field(description="name of the Deployment and the Service")
     mode: Mode = Field(description="how tokens are decoded; none is plain decoding")
     draft: ModelId | None = Field(default=None, description="the draft model or head; null for none and medusa")
     num_speculative_tokens: int | None = Field(
@@ -86,7 +85,7 @@ class Variant(Record):
 class Sweep(Record):
     """Variants by product: every draft at every window."""
 
-    prefix: Label = Field(description="start of each variant's name, followed by draft and window")
+    prefix: Name = Field(description="start of each variant's name, followed by draft and window")
     mode: Mode = Field(description="mode of every swept variant")
     drafts: tuple[ModelId, ...] = Field(min_length=1, description="draft models")
     num_speculative_tokens: tuple[
@@ -108,7 +107,7 @@ class Sweep(Record):
 class Experiment(Record):
     """What is compared; the file's name is its name."""
 
-    name: Label = Field(description="the file's name")
+    name: Name = Field(description="the file's name")
     runtime: Label = Field(description="runtime of every variant, a file in tandem/spec/data/runtimes")
     target: ModelId = Field(description="the model served")
     accept_unproven: bool = Field(

@@ -77,6 +77,7 @@ class Spelling(Record):
         description="the artifact is a cache root that needs locks: copied to local disk, never served from the mount"
     )
     tuning_keys: tuple[str, ...] = Field(description="fields of serving.tuning that it reads")
+    tuning_flags: dict[str, str] = Field(description="those of them that are flags, not Neuron settings, to the flag")
 
 
 class Counters(Record):

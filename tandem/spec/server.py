@@ -43,7 +43,6 @@ def server(experiment: Experiment, variant: Variant, catalogue: Catalogue, artif
     assert spelling is not None  # a rule refuses runtimes that are not rendered
     target = models[experiment.target]
     named: list[tuple[str, str]] = [
-        ("--model", model_folder(target)),
         ("--served-model-name", experiment.target),
         ("--host", "0.0.0.0"),  # noqa: S104  # inside the pod; the network policy decides who arrives
         ("--port", str(SERVER_PORT)),
@@ -53,10 +52,13 @@ def server(experiment: Experiment, variant: Variant, catalogue: Catalogue, artif
         ("--dtype", serving.dtype),
         (spelling.neuron_config_flag, _neuron_config(experiment, variant, spelling)),
     ]
+    tuning = serving.tuning.model_dump()
+    named += [(flag, str(tuning[name])) for name, flag in spelling.tuning_flags.items() if tuning[name] is not None]
     if variant.mode != "none":
         named.append(("--speculative-config", _speculative_config(experiment, variant, spelling, models)))
     off = () if serving.async_mode else spelling.async_off_arguments
-    flat = tuple(part for pair in named for part in pair)
+    # the model comes first and bare: `vllm serve` took --model for a while, later releases do not
+    flat = (model_folder(target), *(part for pair in named for part in pair))
     return Server(
         command=spelling.command,
         arguments=flat + spelling.constant_arguments + off,
@@ -77,7 +79,8 @@ def artifact_folder(key: ArtifactKey) -> str:
 def _neuron_config(experiment: Experiment, variant: Variant, spelling: Spelling) -> str:
     serving = experiment.serving
     tuning = serving.tuning.model_dump()
-    written = {name: tuning[name] for name in spelling.tuning_keys if tuning[name] not in (None, ())}
+    in_json = [name for name in spelling.tuning_keys if name not in spelling.tuning_flags]
+    written = {name: tuning[name] for name in in_json if tuning[name] not in (None, ())}
     settings: dict[str, object] = {
         **spelling.constant_neuron_config,
         "on_device_sampling_config": spelling.greedy_sampling,

@@ -170,6 +170,9 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "experiment-name": Example(
         path="variants[1].name", found={f"{VARIANT}.name": "v" * 47}, passed={f"{VARIANT}.name": "v" * 46}
     ),
+    "experiment-folder": Example(
+        path="name", found={"experiment.name": "gitops"}, passed={"experiment.name": "gitops-2"}
+    ),
     "bucket-name": Example(
         path="artifacts.existing_bucket",
         found={"environment.artifacts.existing_bucket": "my..models"},

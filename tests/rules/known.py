@@ -205,14 +205,14 @@ def judged(changes: dict[str, Any], catalogue: Catalogue | None = None) -> tuple
         files["twin"]["capacity"]["reservation_id"] = None
     for path, value in changes.items():
         _set(files, path, value)
-    names = {kind: data.pop("name", kind) for kind, data in files.items()}
+    names = {kind: data.pop("name", "pair" if kind == "experiment" else kind) for kind, data in files.items()}
     documents = {kind: Document(file=f"{kind}.yaml", data=data, lines=_lines(data)) for kind, data in files.items()}
     experiment = documents.pop("experiment")
     declared = {
         kind: Declared(document=document, environment=parse(Environment, document, name=names[kind]))
         for kind, document in documents.items()
     }
-    pair = Declared(document=experiment, experiment=parse(Experiment, experiment, name="pair"))
+    pair = Declared(document=experiment, experiment=parse(Experiment, experiment, name=names["experiment"]))
     faults = judge(Workspace(environments=declared, experiments={"pair": pair}), catalogue or known())
     return tuple(fault for fault in faults if fault.file != "twin.yaml")
 

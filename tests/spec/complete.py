@@ -63,7 +63,7 @@ EXPERIMENT: dict[str, Any] = {
             "fused_qkv": True, "sequence_parallel_enabled": True, "qkv_kernel_enabled": True,
             "attn_kernel_enabled": True, "mlp_kernel_enabled": True, "cc_pipeline_tiling_factor": 1,
             "context_encoding_buckets": [1024], "token_generation_buckets": [1024],
-            "num_batched_tokens_buckets": [1024], "num_seqs_buckets": [4], "optimization_level": 2,
+            "num_seqs_buckets": [4], "optimization_level": 2,
         },
     },
     "variants": [

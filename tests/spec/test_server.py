@@ -31,10 +31,10 @@ def named(name: str, variant: str) -> Server:
 
 
 def flags(arguments: tuple[str, ...]) -> dict[str, str]:
-    """Read a flat argument list as flag to value; a flag without value maps to an empty text."""
+    """Read a flat argument list as flag to value; a flag without value, and the model, map to an empty text."""
     pairs: dict[str, str] = {}
     for part in arguments:
-        if part.startswith("--"):
+        if part.startswith("--") or not pairs:
             pairs[part] = ""
         else:
             pairs[next(reversed(pairs))] = part
@@ -43,7 +43,7 @@ def flags(arguments: tuple[str, ...]) -> dict[str, str]:
 
 def test_the_posts_baseline_is_told_exactly_this() -> None:
     assert named("post", "qwen-vllm").arguments == (
-        "--model", QWEN,
+        QWEN,
         "--served-model-name", "Qwen/Qwen3-32B",
         *LISTENING,
         "--tensor-parallel-size", "32",
@@ -55,13 +55,12 @@ def test_the_posts_baseline_is_told_exactly_this() -> None:
             '{"save_sharded_checkpoint": true, "on_device_sampling_config": {"do_sample": false, "dynamic": false, '
             '"top_k": 1}, "async_mode": false}'
         ),
-        "--device", "neuron",
     )  # fmt: skip
 
 
 def test_the_posts_speculating_server_is_told_exactly_this() -> None:
     assert named("post", "qwen-sd-vllm").arguments == (
-        "--model", QWEN,
+        QWEN,
         "--served-model-name", "Qwen/Qwen3-32B",
         *LISTENING,
         "--tensor-parallel-size", "32",
@@ -74,13 +73,12 @@ def test_the_posts_speculating_server_is_told_exactly_this() -> None:
             '"top_k": 1}, "async_mode": false, "enable_fused_speculation": true}'
         ),
         "--speculative-config", f'{{"model": "{DRAFT}", "num_speculative_tokens": 7, "max_model_len": 1024}}',
-        "--device", "neuron",
     )  # fmt: skip
 
 
 def test_the_native_baseline_is_told_exactly_this() -> None:
     assert named("llama-eagle3", "llama-native").arguments == (
-        "--model", LLAMA,
+        LLAMA,
         "--served-model-name", "meta-llama/Llama-3.1-8B-Instruct",
         *LISTENING,
         "--tensor-parallel-size", "8",
@@ -95,7 +93,7 @@ def test_the_native_baseline_is_told_exactly_this() -> None:
 
 def test_the_native_eagle3_server_is_told_exactly_this() -> None:
     assert named("llama-eagle3", "llama-eagle3").arguments == (
-        "--model", LLAMA,
+        LLAMA,
         "--served-model-name", "meta-llama/Llama-3.1-8B-Instruct",
         *LISTENING,
         "--tensor-parallel-size", "8",
@@ -109,15 +107,9 @@ def test_the_native_eagle3_server_is_told_exactly_this() -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "variant", "command"),
-    [
-        ("post", "qwen-vllm", ("python", "-m", "vllm.entrypoints.openai.api_server")),
-        ("llama-eagle3", "llama-native", ("vllm", "serve")),
-    ],
-)
-def test_each_runtime_is_started_its_own_way(name: str, variant: str, command: tuple[str, ...]) -> None:
-    assert named(name, variant).command == command
+@pytest.mark.parametrize(("name", "variant"), [("post", "qwen-vllm"), ("llama-eagle3", "llama-native")])
+def test_every_runtime_is_started_by_the_documented_program(name: str, variant: str) -> None:
+    assert named(name, variant).command == ("vllm", "serve")
 
 
 def test_the_posts_runtime_gets_its_variables() -> None:
@@ -219,3 +211,19 @@ def test_asynchronous_execution_is_said_by_the_runtimes_own_key() -> None:
     config = json.loads(flags(told(faster, faster.variants[0]).arguments)["--override-neuron-config"])
 
     assert config["async_mode"] is True
+
+
+def test_an_optimization_level_is_a_flag_of_its_own() -> None:
+    tuning = experiment("llama-eagle3").serving.tuning.model_copy(update={"optimization_level": 2})
+    serving = experiment("llama-eagle3").serving.model_copy(update={"tuning": tuning})
+    declared = experiment("llama-eagle3").model_copy(update={"serving": serving})
+
+    assert flags(told(declared, declared.variants[0]).arguments)["--optimization-level"] == "2"
+
+
+def test_an_optimization_level_is_no_neuron_setting() -> None:
+    tuning = experiment("llama-eagle3").serving.tuning.model_copy(update={"optimization_level": 2})
+    serving = experiment("llama-eagle3").serving.model_copy(update={"tuning": tuning})
+    declared = experiment("llama-eagle3").model_copy(update={"serving": serving})
+
+    assert "optimization_level" not in flags(told(declared, declared.variants[0]).arguments)["--additional-config"]
