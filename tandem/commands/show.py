@@ -22,10 +22,10 @@ def show(chosen: Selection) -> Exit:
     """
     inputs = legal(chosen)
     if chosen.as_json:
-        print_json({"environments": [_plain(inputs, environment) for environment in inputs.environments()]})
+        print_json({"environments": [_plain(inputs, environment, _folders(chosen)) for environment in inputs.environments()]})
     else:
         for environment in inputs.environments():
-            print("\n".join(_lines(inputs, environment)))
+            print("\n".join(_lines(inputs, environment, _folders(chosen))))
     return verdict(inputs.faults, strict=chosen.strict)
 
 
@@ -45,7 +45,7 @@ def difference(variant: Variant) -> str:
     return f"{variant.mode}{draft}, num_speculative_tokens {variant.num_speculative_tokens}"
 
 
-def _lines(inputs: Inputs, environment: Environment) -> Iterator[str]:
+def _lines(inputs: Inputs, environment: Environment, folders: str) -> Iterator[str]:
     capacity, guard = environment.capacity, environment.guard
     yield f"\n{environment.name}: account {environment.account}, {environment.region}"
     yield f"  stacks      {', '.join(stacks(environment))}"
@@ -63,7 +63,7 @@ def _lines(inputs: Inputs, environment: Environment) -> Iterator[str]:
     for fault in _about(inputs, environment):
         yield f"  warning     {fault}"
     yield "  next"
-    yield from (f"    {command}" for command in next_commands(environment))
+    yield from (f"    {command}" for command in next_commands(environment, folders))
 
 
 def _experiment_lines(experiment: Experiment, catalogue: Catalogue) -> Iterator[str]:
@@ -82,14 +82,20 @@ def _about(inputs: Inputs, environment: Environment) -> list[Fault]:
     return [fault for fault in inputs.faults if fault.file in files]
 
 
-def next_commands(environment: Environment) -> list[str]:
+def _folders(chosen: Selection) -> str:
+    """Return the context by which the CDK finds files outside this repository; empty for its own."""
+    named = {"environments": chosen.environments, "experiments": chosen.experiments}
+    return "".join(f" -c {key}={folder}" for key, folder in named.items() if str(folder) != key)
+
+
+def next_commands(environment: Environment, folders: str = "") -> list[str]:
     """Return the commands that bring this environment from files to servers, in order."""
     target = f"aws://{environment.account}/{environment.region}"
     bootstrap = (
         f"npx cdk bootstrap {target} --qualifier {environment.bootstrap.qualifier} "
         f"--toolkit-stack-name CDKToolkit-{environment.bootstrap.qualifier}"
     )
-    stacks_of = f"'{environment.name}/*' -c env={environment.name}"
+    stacks_of = f"'{environment.name}/*' -c env={environment.name}{folders}"
     commands = [bootstrap, f"npx cdk diff {stacks_of}", f"npx cdk deploy {stacks_of}"]
     if not isinstance(environment.delivery, CdkDelivery):
         folder = f"manifests/{environment.name}/gitops"
@@ -97,7 +103,7 @@ def next_commands(environment: Environment) -> list[str]:
     return commands
 
 
-def _plain(inputs: Inputs, environment: Environment) -> dict[str, object]:
+def _plain(inputs: Inputs, environment: Environment, folders: str) -> dict[str, object]:
     capacity = environment.capacity
     return {
         "name": environment.name,
@@ -110,7 +116,7 @@ def _plain(inputs: Inputs, environment: Environment) -> dict[str, object]:
         "max_usd": capacity.usd_per_hour * capacity.nodes * environment.guard.max_hours,
         "experiments": [_plain_experiment(found, inputs.catalogue) for found in inputs.hosted(environment)],
         "warnings": [fault.as_dict() for fault in _about(inputs, environment)],
-        "next": next_commands(environment),
+        "next": next_commands(environment, folders),
     }
 
 

@@ -121,6 +121,14 @@ def test_show_leaves_fleet_out_while_the_reservation_is_a_placeholder(
     assert "post-us-east-2-Fleet" not in json.loads(capsys.readouterr().out)["environments"][0]["stacks"]
 
 
+def test_show_tells_the_cdk_where_files_outside_the_repository_are(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["show", "post-us-east-2", *folders(specs)])
+
+    assert f"-c env=post-us-east-2 -c environments={specs}/environments" in capsys.readouterr().out
+
+
 def test_images_lists_the_runtime_image_and_the_chart(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
