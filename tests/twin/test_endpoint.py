@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -86,20 +87,30 @@ def test_one_that_never_answers_is_stopped_at_the_deadline(monkeypatch):
         silent.start()
 
     assert gone(silent.process_id)
-    silent.stop()
 
 
-def test_it_ends_when_its_starter_is_killed():
+def test_it_ends_and_tidies_up_when_its_starter_is_killed():
     script = (
         "from tandem.twin.aws.endpoint import Endpoint; import time\n"
-        "print(Endpoint().start().process_id, flush=True); time.sleep(60)"
+        "e = Endpoint().start(); print(e.process_id, e.log.parent, flush=True); time.sleep(60)"
     )
     root = str(Path(__file__).parents[2])
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root) as starter:
-        process = int(starter.stdout.readline())
+        process, work = starter.stdout.readline().decode().split()
         starter.kill()
 
-    assert gone(process)
+    assert gone(int(process))
+    assert not Path(work).exists()
+
+
+def test_it_can_be_run_by_itself_until_interrupted():
+    command = [sys.executable, "-m", "tandem.twin.aws", "start", "--account", "333344445555"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as alone:
+        said = alone.stdout.readline().decode()
+        alone.send_signal(signal.SIGINT)
+
+    assert said.startswith("local AWS endpoint of account 333344445555 at http://127.0.0.1:")
+    assert alone.returncode == 0
 
 
 def test_the_caller_settings_do_not_reach_it(monkeypatch, endpoint):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -38,7 +40,7 @@ def test_every_property_is_held_or_said_to_be_unseen(everything, templates, logi
 
 def test_the_templates_have_every_type_of_the_table_but_the_rarer_kubectl_ones(everything):
     rarer = {"Custom::AWSCDK-EKS-KubernetesObjectValue", "Custom::AWSCDK-EKS-KubernetesPatch",
-             "AWS::Lambda::LayerVersion"}  # a layer needs an archive: tests of the rehearsal  # fmt: skip
+             "AWS::Lambda::LayerVersion"}  # a layer needs an archive: below  # fmt: skip
     assert {item.type for item in everything.values()} == set(FIDELITY) - rarer
 
 
@@ -124,3 +126,32 @@ def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held
     assert [part.property for part in held(stack.name)["Role"].differs] == [
         "Policies[].PolicyDocument.Statement[].Action"
     ]
+
+
+def test_inline_code_is_held_by_its_text(endpoint, deploy, held):
+    function = {"Handler": "index.handler", "Runtime": "python3.13", "Code": {"ZipFile": "x = 1\n"},
+                "Role": "arn:aws:iam::222233334444:role/r"}  # fmt: skip
+    stack = deploy({"Function": {"Type": "AWS::Lambda::Function", "Properties": function}})
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as files:
+        files.writestr("index.py", "x = 2\n")
+    endpoint.client("lambda").update_function_code(
+        FunctionName=held(stack.name)["Function"].physical_id, ZipFile=archive.getvalue()
+    )
+
+    assert [part.property for part in held(stack.name)["Function"].differs] == ["Code.ZipFile"]
+
+
+def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as files:
+        files.writestr("index.py", "x = 1\n")
+    place = {"S3Bucket": "code-of-a-layer", "S3Key": "layer.zip"}
+    s3 = endpoint.client("s3")
+    s3.create_bucket(Bucket=place["S3Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=archive.getvalue())
+    stack = deploy({"Layer": {"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": place}}})
+    before = held(stack.name)["Layer"].differs
+    s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=b"something else")
+
+    assert (before, [part.property for part in held(stack.name)["Layer"].differs]) == ((), ["Content"])

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tandem.twin.aws.installation import HERE, python
-from tandem.twin.aws.launcher import REFUSED, pinned, refusals
+from tandem.twin.aws.launcher import REFUSED, _tidy, pinned, refusals
 
 ADDITIONS = sorted((HERE / "additions").glob("*.py"))
 MODULE = types.ModuleType("ministack.services.somewhere")
@@ -71,6 +71,16 @@ def test_rejects_a_missing_name():
     assert refusals("1.5.33", "1.5.33", [(MODULE, ("_known", "_moved"))]) == [
         "ministack.services.somewhere has no _moved in ministack 1.5.33"
     ]
+
+
+@pytest.mark.parametrize("name", ["", "home", "tandem"])
+def test_no_directory_but_its_own_is_ever_removed(tmp_path, name):
+    kept = tmp_path / name
+    kept.mkdir(exist_ok=True)
+
+    _tidy(str(kept) if name else "")
+
+    assert kept.exists()
 
 
 @pytest.mark.endpoint

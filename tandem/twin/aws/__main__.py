@@ -32,6 +32,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EndpointError as failure:
         print(failure, file=sys.stderr)
         return FAILED
+    except KeyboardInterrupt:
+        print("interrupted; the endpoint is stopped", file=sys.stderr)
+        return FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

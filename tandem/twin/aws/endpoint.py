@@ -20,6 +20,7 @@ import boto3
 from botocore.config import Config
 
 from tandem.twin.aws.installation import ENVIRONMENT, HERE, EndpointError, python
+from tandem.twin.aws.launcher import PREFIX, WORK
 
 HOST = "127.0.0.1"
 READY_S = 60.0  # 0.6 s on an idle machine; two busy cores have been seen to take 15 s
@@ -65,7 +66,7 @@ class Endpoint:
 
     @property
     def log(self) -> pathlib.Path:
-        """What the endpoint prints; kept when it does not start."""
+        """What the endpoint prints, until it is stopped."""
         assert self._work is not None, "the endpoint was never started"
         return self._work / "endpoint.log"
 
@@ -85,7 +86,7 @@ class Endpoint:
         self.port = self.port or free_port()
         if listening(self.port):
             raise EndpointError(f"port {self.port} of {HOST} is already in use")
-        self._work = pathlib.Path(tempfile.mkdtemp(prefix="tandem-aws-"))
+        self._work = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX))
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [str(interpreter), str(HERE / "launcher.py")],
@@ -114,6 +115,7 @@ class Endpoint:
             "LAMBDA_EXECUTOR": "local",
             "PYTHONDONTWRITEBYTECODE": "1",
             "TMPDIR": str(self._work),
+            WORK: str(self._work),
         }
 
     def _await(self) -> None:
@@ -127,7 +129,7 @@ class Endpoint:
             time.sleep(0.05)
         code = self._process.poll()
         log = self.log.read_text(errors="replace")[-2000:]
-        self._end()
+        self.stop()
         what = f"did not answer within {READY_S:.0f} s" if code is None else f"ended with code {code}"
         raise EndpointError(f"the local AWS endpoint {what}; log: {log.strip()}")
 

@@ -10,10 +10,14 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import threading
+import types
 
+WORK = "TANDEM_AWS_WORK"  # names the directory in the environment of this process
+PREFIX = "tandem-aws-"
 REFUSED = 3  # the world outside failed, see the exit codes in docs/decisions
 
 
@@ -23,7 +27,7 @@ def pinned() -> str:
     return next(line.split("==")[1].strip() for line in lines if line.startswith("ministack=="))
 
 
-def refusals(installed: str, wanted: str, needs: list[tuple]) -> list[str]:
+def refusals(installed: str, wanted: str, needs: list[tuple[types.ModuleType, tuple[str, ...]]]) -> list[str]:
     """Why the additions cannot be put onto this MiniStack; empty where they can.
 
     Args:
@@ -53,21 +57,33 @@ def main() -> int:
         print(f"the local AWS endpoint does not start: {reason}", file=sys.stderr, flush=True)
     if found:
         return REFUSED
-    threading.Thread(target=_end_with_starter, daemon=True).start()
+    left = threading.Event()
+    threading.Thread(target=_end_with_starter, args=[left], daemon=True).start()
     from ministack import app
 
-    app.main()
+    try:
+        app.main()
+    finally:
+        if left.is_set():
+            _tidy(os.environ.get(WORK, ""))
     return 0
 
 
-def _end_with_starter() -> None:
+def _tidy(work: str) -> None:
+    """Remove the directory that the starter made for us; it is not there any more to do so. Never any other."""
+    if pathlib.Path(work).name.startswith(PREFIX):
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _end_with_starter(left: threading.Event) -> None:
     """Whoever started this holds the other end of stdin; when it closes, even by a kill, end as if asked to."""
     sys.stdin.buffer.read()
+    left.set()
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _install(installed: str) -> list[str]:
-    import additions
+    import additions  # type: ignore[import-not-found]  # a sibling here, where `tandem` is not
     from additions import handlers
     from ministack.services.cloudformation import provisioners
 

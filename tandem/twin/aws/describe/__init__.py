@@ -1,7 +1,8 @@
 """Describes deployed resources through boto3, in the spelling of their templates.
 
 Each function takes the clients, the physical id and the resolved properties, which say where to look, and gives the
-described properties and attributes. It never copies a value from the properties into its answer.
+described properties and attributes. A value of the properties comes back only where the service was asked by it, or
+where an archive of that very digest was found.
 """
 
 from __future__ import annotations

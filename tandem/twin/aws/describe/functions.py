@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import json
+import urllib.request
+import zipfile
 from typing import Any
 
 from tandem.twin.aws.describe.form import Client, Describe, Properties, one, tag_list
@@ -16,21 +19,21 @@ def _function(client: Client, physical_id: str, properties: Properties) -> Prope
     return {
         **configuration,
         "Arn": configuration["FunctionArn"],
-        "Code": _code(client, configuration["CodeSha256"], properties["Code"]),
+        "Code": _code(client, found, properties["Code"]),
         "Layers": [layer["Arn"] for layer in configuration.get("Layers", [])],
         "Tags": tag_list(found.get("Tags", {})),
         "VpcConfig": configuration.get("VpcConfig", {}),
     }
 
 
-def _code(client: Client, digest: str, said: Properties) -> Properties | str:
-    """Code is held by digest: what runs must be the very object that the template names.
-
-    Inline code is zipped by the service, so only its being there can be seen.
-    """
-    if "S3Key" not in said:
-        return {name: value for name, value in said.items() if digest}
-    return said if digest == _digest(client, said) else f"an archive of SHA-256 {digest}"
+def _code(client: Client, found: Properties, said: Properties) -> Properties | str:
+    """Code is held by what is there: the very object that the template names, or the text that it carries."""
+    digest = found["Configuration"]["CodeSha256"]
+    if "S3Key" in said:
+        return said if digest == _digest(client, said) else f"an archive of SHA-256 {digest}"
+    with urllib.request.urlopen(found["Code"]["Location"], timeout=30) as archive:  # noqa: S310  # Lambda's own link
+        files = zipfile.ZipFile(io.BytesIO(archive.read()))
+    return {"ZipFile": files.read(files.namelist()[0]).decode()}
 
 
 def _digest(client: Client, said: Properties) -> str:
