@@ -217,8 +217,8 @@ class Endpoint:
 def serve(port: int, account: str, region: str, state_dir: pathlib.Path | None) -> int:
     """Run an endpoint in the foreground until it is interrupted."""
     with Endpoint(port=port, account=account, region=region, state_dir=state_dir) as endpoint:
-        print(f"local AWS endpoint of account {account} at {endpoint.url}; stop it with Ctrl-C", flush=True)
         try:
+            print(f"local AWS endpoint of account {account} at {endpoint.url}; stop it with Ctrl-C", flush=True)
             return endpoint.wait()
         except KeyboardInterrupt:
             return 0
