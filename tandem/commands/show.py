@@ -20,12 +20,12 @@ def show(chosen: Selection) -> Exit:
     Raises:
         SpecError: a spec is refused, or with `strict` warned of.
     """
-    inputs = legal(chosen)
+    inputs, folders = legal(chosen), _folders(chosen)
     if chosen.as_json:
-        print_json({"environments": [_plain(inputs, environment, _folders(chosen)) for environment in inputs.environments()]})
+        print_json({"environments": [_plain(inputs, environment, folders) for environment in inputs.environments()]})
     else:
         for environment in inputs.environments():
-            print("\n".join(_lines(inputs, environment, _folders(chosen))))
+            print("\n".join(_lines(inputs, environment, folders)))
     return verdict(inputs.faults, strict=chosen.strict)
 
 
