@@ -18,8 +18,8 @@ setup: .venv/.ready node_modules/.ready ## make .venv and node_modules
 .venv/.ready: requirements.txt requirements-test.txt constraints.txt pyproject.toml
 	@echo "==> Python packages into .venv (about 900 MB, two minutes on a new machine)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --progress-bar on -r requirements.txt -r requirements-test.txt
-	$(BIN)/pip install --quiet --no-deps --editable .
+	$(BIN)/pip install -qq -r requirements.txt -r requirements-test.txt
+	$(BIN)/pip install -qq --no-deps --editable .
 	@touch $@
 
 node_modules/.ready: package.json .venv/.ready
@@ -40,7 +40,7 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, summariz
 	@echo "==> 1/5 check every spec"
 	$(BIN)/tandem check
 	@echo "==> 2/5 synthesize with the CDK CLI"
-	$(CDK) synth --quiet --no-notices
+	$(CDK) synth --quiet --no-notices '**'
 	@echo "==> 3/5 render the manifests"
 	$(BIN)/tandem render
 	@echo "==> 4/5 deploy $(ENV) to the local AWS endpoint"

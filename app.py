@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import _node  # noqa: F401  # before anything imports jsii
 from tandem.commands.inputs import Selection, legal
+from tandem.commands.outcome import Exit, counted, print_faults
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from stacks.environment import Inside
 
 ROOT = Path(__file__).parent
-BAD_INPUT = 2
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -45,10 +45,10 @@ def main(arguments: Sequence[str]) -> int:
             )
         )
     except SpecError as error:
-        sys.stderr.write(f"{error}\n")
-        return BAD_INPUT
-    for warning in inputs.faults:
-        sys.stderr.write(f"warning: {warning}\n")
+        print_faults(error.faults)
+        return int(Exit.BAD_INPUT)
+    if inputs.faults:
+        sys.stderr.write(f"{counted(len(inputs.faults), 'warning')}: `tandem check` lists them\n")
     hosts = [(environment, inputs.hosted(environment)) for environment in inputs.environments()]
     app(hosts, inputs.catalogue, outdir=os.environ.get("CDK_OUTDIR", "cdk.out"), context=context).synth()
     return 0

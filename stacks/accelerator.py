@@ -77,7 +77,7 @@ class AcceleratorTemplate(Construct):
 
 def _market(capacity: Capacity) -> dict[str, Any]:
     """Return how the instances are bought; spot is said on the node group, EKS refuses it in the template."""
-    if capacity.kind not in {"capacity-block", "reservation"}:
+    if not capacity.needs_reservation:
         return {}
     target = _Template.CapacityReservationTargetProperty(capacity_reservation_id=capacity.reservation_id)
     reservation = _Template.CapacityReservationSpecificationProperty(capacity_reservation_target=target)

@@ -56,7 +56,8 @@ class EnvironmentStage(cdk.Stage):
             cdk.Tags.of(self).add(key, value)
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         network = self._network(environment)
-        if environment.artifacts.existing_bucket is None:
+        kinds = names.stack_kinds(environment)
+        if "Artifacts" in kinds:
             ArtifactsStack(self, "Artifacts", environment=environment)
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network,
@@ -64,12 +65,17 @@ class EnvironmentStage(cdk.Stage):
             namespaces=[names.namespace(experiment) for experiment in experiments],
         )  # fmt: skip
         self._after(cluster, "Network")
-        if not environment.capacity.awaits_reservation:
+        if "Fleet" in kinds:
             FleetStack(
                 self, "Fleet", environment=environment, network=network, node_role_arn=cluster.node_role_arn,
                 cluster_security_group_id=cluster.security_group_id, release_version=minor.ami_release.value,
                 efa_cards=catalogue.instances.instances[environment.capacity.instance_type].efa_cards.value,
             ).add_stack_dependency(cluster)  # fmt: skip
+        else:
+            cdk.Annotations.of(cluster).add_warning_v2(
+                "tandem:reservation-given",
+                f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
+            )
         if inside is not None:
             self._workloads(environment, network, cluster, inside)
 

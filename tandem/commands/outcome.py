@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
@@ -43,9 +43,23 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def print_faults(faults: Iterable[Fault]) -> None:
-    """Print refusals, then warnings, one line each, on standard error."""
+    """Print refusals, then warnings, on standard error; the same fault in several files is told once."""
+    together: dict[tuple[object, ...], list[Fault]] = {}
     for fault in sorted(faults, key=lambda fault: fault.severity):
-        print(f"{'error' if fault.severity == 'refusal' else 'warning'}: {fault}", file=sys.stderr)
+        together.setdefault((fault.severity, fault.path, fault.got, fault.allowed, fault.change), []).append(fault)
+    for same in together.values():
+        print("\n".join(_block(same)), file=sys.stderr)
+
+
+def _block(same: Sequence[Fault]) -> Iterator[str]:
+    first, *others = same
+    said = f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
+    yield f"{'error' if first.severity == 'refusal' else 'warning'}: {first.place}: {said}"
+    yield from (f"  also     {fault.place}" for fault in others)
+    yield f"  allowed  {first.allowed}"
+    yield f"  change   {first.change}"
+    if first.rule:
+        yield f"  rule     {first.rule}, {first.source}"
 
 
 def counted(count: int, noun: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from tandem.commands.inputs import Selection, legal
-from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
+from tandem.commands.outcome import Exit, counted, print_json, verdict
 
 
 def render(chosen: Selection, out: Path, *, check: bool) -> Exit:
@@ -26,7 +27,8 @@ def render(chosen: Selection, out: Path, *, check: bool) -> Exit:
     if chosen.as_json:
         print_json({"out": str(out), "stale" if check else "written": changed, "exit_code": int(code)})
         return code
-    print_faults(inputs.faults)
+    if inputs.faults:
+        print(f"{counted(len(inputs.faults), 'warning')}: `tandem check` lists them", file=sys.stderr)
     for path in changed:
         print(f"{'stale' if check else 'wrote'} {path}")
     verb = "stale" if check else "changed"

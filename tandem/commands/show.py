@@ -9,7 +9,7 @@ from tandem.commands.outcome import Exit, print_json, verdict
 from tandem.spec import names
 from tandem.spec.artifact_key import artifact_key
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import CdkDelivery, Environment
+from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import Fault
 
@@ -29,30 +29,26 @@ def show(chosen: Selection) -> Exit:
     return verdict(inputs.faults, strict=chosen.strict)
 
 
-def stacks(environment: Environment) -> list[str]:
-    """Return the names of the stacks that `cdk deploy` makes, in order."""
-    kinds = ["Network", "Artifacts", "Cluster"]
-    kinds += [] if environment.capacity.awaits_reservation else ["Fleet"]
-    kinds += ["Workloads"] if isinstance(environment.delivery, CdkDelivery) else []
-    return [names.stack(environment, kind) for kind in kinds]
-
-
 def difference(variant: Variant) -> str:
     """Say a variant's speculation fields, the only ones in which it may differ from the baseline."""
     if variant.mode == "none":
-        return "plain decoding"
-    draft = f", draft {variant.draft}" if variant.draft else ""
-    return f"{variant.mode}{draft}, num_speculative_tokens {variant.num_speculative_tokens}"
+        return "none"
+    draft = f" {variant.draft}" if variant.draft else ""
+    return f"{variant.mode}{draft} k={variant.num_speculative_tokens}"
+
+
+def _stacks(environment: Environment) -> list[str]:
+    return [names.stack(environment, kind) for kind in names.stack_kinds(environment)]
 
 
 def _lines(inputs: Inputs, environment: Environment, folders: str) -> Iterator[str]:
     capacity, guard = environment.capacity, environment.guard
     yield f"\n{environment.name}: account {environment.account}, {environment.region}"
-    yield f"  stacks      {', '.join(stacks(environment))}"
+    yield f"  stacks      {', '.join(_stacks(environment))}"
     if environment.capacity.awaits_reservation:
         yield "              Fleet is left out until capacity.reservation_id names your reservation"
     yield f"  cluster     {names.cluster(environment)}, Kubernetes {environment.cluster.kubernetes}"
-    yield f"  bucket      {names.bucket(environment)}"
+    yield f"  bucket      {names.bucket(environment)}, each artifact in artifacts/<key>/"
     yield f"  nodes       0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     yield (
         f"  cost        {capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date}); "
@@ -60,8 +56,8 @@ def _lines(inputs: Inputs, environment: Environment, folders: str) -> Iterator[s
     )
     for experiment in inputs.hosted(environment):
         yield from _experiment_lines(experiment, inputs.catalogue)
-    for fault in _about(inputs, environment):
-        yield f"  warning     {fault}"
+    told = (f"  warning     {fault.path}: {fault.got}; {fault.change}" for fault in _about(inputs, environment))
+    yield from dict.fromkeys(told)
     yield "  next"
     yield from (f"    {command}" for command in next_commands(environment, folders))
 
@@ -70,10 +66,13 @@ def _experiment_lines(experiment: Experiment, catalogue: Catalogue) -> Iterator[
     runtime = catalogue.runtimes[experiment.runtime]
     tensor_parallel_size = experiment.serving.tensor_parallel_size
     yield f"  experiment  {experiment.name}: {experiment.target} on {runtime.title}, TP {tensor_parallel_size}"
-    for variant in experiment.all_variants():
-        yield f"    {variant.name}: {difference(variant)}"
-        yield f"      s3://.../{artifact_key(experiment, variant, catalogue).prefix}/"
-    yield "    all else is equal: flags, image, devices, requests"
+    variants = experiment.all_variants()
+    width = max(len(variant.name) for variant in variants)
+    said = max(len(difference(variant)) for variant in variants)
+    for variant in variants:
+        key = artifact_key(experiment, variant, catalogue).name
+        yield f"    {variant.name:<{width}}  {difference(variant):<{said}}  {key}"
+    yield "    the only difference is what stands above; flags, image, devices and requests are equal"
 
 
 def _about(inputs: Inputs, environment: Environment) -> list[Fault]:
@@ -97,7 +96,7 @@ def next_commands(environment: Environment, folders: str = "") -> list[str]:
     )
     stacks_of = f"'{environment.name}/*' -c env={environment.name}{folders}"
     commands = [bootstrap, f"npx cdk diff {stacks_of}", f"npx cdk deploy {stacks_of}"]
-    if not isinstance(environment.delivery, CdkDelivery):
+    if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: kubectl apply -k {folder}")
     return commands
@@ -109,7 +108,7 @@ def _plain(inputs: Inputs, environment: Environment, folders: str) -> dict[str, 
         "name": environment.name,
         "account": environment.account,
         "region": environment.region,
-        "stacks": stacks(environment),
+        "stacks": _stacks(environment),
         "cluster": names.cluster(environment),
         "bucket": names.bucket(environment),
         "capacity": capacity.model_dump(mode="json"),

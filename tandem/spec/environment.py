@@ -182,10 +182,14 @@ class Capacity(Record):
     efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
 
     @property
+    def needs_reservation(self) -> bool:
+        """Whether its kind names what was bought beforehand."""
+        return self.kind in {"capacity-block", "reservation"}
+
+    @property
     def awaits_reservation(self) -> bool:
         """Whether the nodes wait for a reservation id: then there is no Fleet stack."""
-        reserved = self.kind in {"capacity-block", "reservation"}  # the kinds that name what was bought
-        return reserved and self.reservation_id in {None, PLACEHOLDER_RESERVATION_ID}
+        return self.needs_reservation and self.reservation_id in {None, PLACEHOLDER_RESERVATION_ID}
 
 
 class CdkDelivery(Record):

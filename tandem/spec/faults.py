@@ -39,10 +39,14 @@ class Fault:
     source: str | None = None
     severity: Severity = "refusal"
 
+    @property
+    def place(self) -> str:
+        """Where it stands, in the form that editors open: `file:line`."""
+        return self.file if self.line is None else f"{self.file}:{self.line}"
+
     def __str__(self) -> str:
-        """Render the one line that the CLI prints."""
-        place = self.file if self.line is None else f"{self.file}:{self.line}"
-        parts = [f"{place}: {self.path}" if self.path else place]
+        """Render it as one line, for a log."""
+        parts = [f"{self.place}: {self.path}" if self.path else self.place]
         if self.got:
             parts.append(f"got {self.got}")
         parts += [f"allowed: {self.allowed}", f"change: {self.change}"]

@@ -47,6 +47,18 @@ def stack(environment: Environment, kind: str) -> str:
     return f"{environment.name}-{kind}"
 
 
+def stack_kinds(environment: Environment) -> tuple[str, ...]:
+    """Return the stacks an environment has, in the order of their deploy: nothing is made that exists elsewhere."""
+    has = {
+        "Network": environment.network.kind == "new",
+        "Artifacts": environment.artifacts.existing_bucket is None,
+        "Cluster": True,
+        "Fleet": not environment.capacity.awaits_reservation,
+        "Workloads": environment.delivery.kind == "cdk",
+    }
+    return tuple(kind for kind, present in has.items() if present)
+
+
 def namespace(experiment: Experiment) -> str:
     """Return the experiment's own Kubernetes namespace."""
     return f"tandem-{experiment.name}"

@@ -47,9 +47,17 @@ def test_check_names_file_line_value_and_allowed(specs: Path, capsys: pytest.Cap
 
     main(["check", *folders(specs)])
 
-    line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error"))
-    assert 'post-us-east-2.yaml:20: capacity.kind: got "rented"' in line
-    assert "allowed: capacity-block, reservation, spot, on-demand" in line
+    error, allowed, *_ = capsys.readouterr().err.splitlines()
+    assert error.endswith('post-us-east-2.yaml:20: capacity.kind: got "rented"')
+    assert allowed == "  allowed  capacity-block, reservation, spot, on-demand"
+
+
+def test_check_tells_a_warning_that_several_files_share_once(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", *folders(specs)])
+
+    err = capsys.readouterr().err
+    assert err.count("account: got 111122223333") == 1
+    assert err.count("  also     ") > 0
 
 
 def test_check_as_json_holds_every_fault(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,8 +111,10 @@ def test_show_names_the_only_difference_of_the_arms(specs: Path, capsys: pytest.
     main(["show", "post-us-east-2", *folders(specs)])
 
     out = capsys.readouterr().out
-    assert "qwen-vllm: plain decoding" in out
-    assert "qwen-sd-vllm: fused, draft Qwen/Qwen3-1.7B, num_speculative_tokens 7" in out
+    assert [" ".join(line.split()[:-1]) for line in out.splitlines() if "b4-s1024" in line][:2] == [
+        "qwen-vllm none",
+        "qwen-sd-vllm fused Qwen/Qwen3-1.7B k=7",
+    ]
 
 
 def test_show_prints_the_price_with_its_date(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -63,7 +63,7 @@ def test_no_node_of_the_system_is_needed(one: tuple[Path, subprocess.CompletedPr
 
 
 def test_warnings_are_told(one: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
-    assert "warning: " in one[1].stderr
+    assert "warnings: `tandem check` lists them" in one[1].stderr
 
 
 def test_bad_input_is_refused_in_plain_words(specs: Path) -> None:

@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import Templates, resources
+from assemblies import Templates, places, resources
+
+from tandem.spec.environment import Environment
+from tandem.spec.names import stack_kinds
 
 pytestmark = pytest.mark.cdk
 
@@ -24,6 +27,18 @@ def artifacts(assembly: Path, name: str) -> dict[str, dict[str, Any]]:
 
 def test_an_environment_has_these_stacks(assembly: Path) -> None:
     assert set(artifacts(assembly, "capacity-block")) == {"Network", "Artifacts", "Cluster", "Fleet", "Workloads"}
+
+
+@pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
+def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Environment) -> None:
+    assert set(stack_kinds(place)) == set(artifacts(assembly, place.name))
+
+
+@pytest.mark.parametrize(("name", "warned"), [("no-reservation", True), ("capacity-block", False)])
+def test_a_fleet_left_out_is_a_warning_of_the_synthesis(assembly: Path, name: str, warned: bool) -> None:
+    told = "".join(path.read_text() for path in (assembly / f"assembly-{name}").glob("*.metadata.json"))
+
+    assert ("no Fleet stack" in told) == warned
 
 
 def test_stacks_are_addressed_by_the_environment(assembly: Path) -> None:

@@ -46,7 +46,7 @@ def _made(directory: pathlib.Path, requirements: pathlib.Path, say: Callable[[st
         "-m",
         "pip",
         "install",
-        "--quiet",
+        "-qq",
         "--disable-pip-version-check",
         "-r",
         str(requirements),

@@ -12,7 +12,7 @@ from tandem.spec import names
 from tandem.twin.aws.cdk import Cdk, CdkError, Deployed, deployed
 from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.hold import Held, hold
-from tandem.twin.aws.scene import Scene, furnish, reserved
+from tandem.twin.aws.scene import Scene, furnish
 
 WITNESS = "rehearsal/witness.txt"
 
@@ -69,7 +69,7 @@ class Play:
         yield from self.quick_steps()
         yield "diff", self.diff
         yield "deploy again", self.deploy_again
-        if reserved(self.scene.environment):
+        if self.scene.environment.capacity.needs_reservation:
             yield "renew the reservation", self.renew
         yield "refuse to destroy what is protected", self.refuse
         yield "destroy", self.destroy

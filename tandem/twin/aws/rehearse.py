@@ -55,7 +55,9 @@ def rehearse(request: Request, say: Callable[[str], None]) -> Rehearsal:
         copied = scene(request.name, request.environments, request.experiments, work)
         region = copied.environment.region
         found = Rehearsal(environment=request.name, account=ACCOUNT, region=region)
-        say(f"rehearsing {request.name} as account {ACCOUNT} in {region} on a local endpoint")
+        reservation = copied.environment.capacity.reservation_id
+        made_up = f"account {ACCOUNT}" + (f" and reservation {reservation}" if reservation else "")
+        say(f"rehearsing a copy of {request.name} in {region} on a local endpoint, with the made-up {made_up}")
         endpoint = Endpoint(account=ACCOUNT, region=region, say=say)
         stack.callback(endpoint.stop)
         cdk = Cdk(endpoint=endpoint, scene=copied, work=work, **({"app": request.app} if request.app else {}))

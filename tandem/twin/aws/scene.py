@@ -85,14 +85,9 @@ def scene(name: str, environments: Path, experiments: Path, into: Path) -> Scene
     shutil.copytree(environments, copied.environments)
     shutil.copytree(experiments, copied.experiments)
     copied.file.write_text(copied.file.read_text().replace(original.account, ACCOUNT))
-    if reserved(original):
+    if original.capacity.needs_reservation:
         copied.renew_reservation()
     return copied
-
-
-def reserved(environment: Environment) -> bool:
-    """Whether the environment's nodes come from a reservation, which then can be renewed."""
-    return environment.capacity.kind in {"capacity-block", "reservation"}
 
 
 def furnish(copied: Scene, client: Callable[[str], Any]) -> list[str]:
