@@ -48,11 +48,12 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, summariz
 	@echo "==> 5/5 summary"
 	$(BIN)/tandem show $(ENV)
 
-test: setup ## every test
+test: setup ## style, types and every test
 	$(BIN)/ruff check
+	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup
 
-lint: setup ## style and types
+lint: setup ## style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
