@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tandem.twin.aws import endpoint as module
-from tandem.twin.aws.endpoint import Endpoint, free_port, listening
+from tandem.twin.aws.endpoint import PROXIES, Endpoint, free_port, listening
 from tandem.twin.aws.installation import HERE, EndpointError, python
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
@@ -125,6 +125,15 @@ def test_clients_are_told_of_no_other_endpoint_or_credential(endpoint, tmp_path)
     assert {said["AWS_ENDPOINT_URL"], said["AWS_ENDPOINT_URL_S3"]} == {endpoint.url}
     assert said["AWS_ACCESS_KEY_ID"] == endpoint.account
     assert {said["AWS_CONFIG_FILE"], said["AWS_SHARED_CREDENTIALS_FILE"]} == {os.devnull}
+
+
+def test_a_proxy_is_not_asked_for_the_endpoint(monkeypatch, endpoint, tmp_path):
+    for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    assert endpoint.client("sts").get_caller_identity()["Account"] == endpoint.account
+    assert isinstance(endpoint.recorded(), list)
+    assert not any({**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXIES)
 
 
 def test_a_fitting_environment_is_not_made_again():

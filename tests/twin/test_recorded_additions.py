@@ -1,4 +1,4 @@
-"""Custom resources, exports and names beyond plain MiniStack."""
+"""Custom resources, exports, names and boundaries beyond plain MiniStack."""
 
 from __future__ import annotations
 
@@ -61,3 +61,26 @@ def test_an_instance_profile_is_referred_to_by_name(endpoint, everything):
     found = endpoint.client("iam").get_instance_profile(InstanceProfileName=name)["InstanceProfile"]
 
     assert found["InstanceProfileName"] == name
+
+
+def bounded(boundary):
+    trust = {"Version": "2012-10-17", "Statement": []}
+    limit = {"PermissionsBoundary": f"arn:aws:iam::222233334444:policy/{boundary}"} if boundary else {}
+    return {"Limited": {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": trust, **limit}}}
+
+
+def test_a_role_keeps_its_boundary_through_an_update(deploy, held):
+    stack = deploy(bounded("first"))
+    created = held(stack.name)["Limited"]
+    deploy(bounded("second"), stack.name, update=True)
+    updated = held(stack.name)["Limited"]
+
+    assert all("PermissionsBoundary" in item.held and item.differs == () for item in (created, updated))
+
+
+def test_a_role_loses_the_boundary_that_its_template_drops(endpoint, deploy, held):
+    stack = deploy(bounded("first"))
+    deploy(bounded(""), stack.name, update=True)
+
+    name = held(stack.name)["Limited"].physical_id
+    assert "PermissionsBoundary" not in endpoint.client("iam").get_role(RoleName=name)["Role"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ from tandem.twin.aws.report import document, lines
 from tandem.twin.aws.scene import ACCOUNT, scene
 
 ROOT = Path(__file__).parents[2]
-SMALL = f"{sys.executable} {Path(__file__).parent / 'small_app.py'}"
+SMALL = shlex.join([sys.executable, str(Path(__file__).parent / "small_app.py")])
 
 
 @pytest.fixture
@@ -125,7 +126,7 @@ def test_an_app_that_fails_ends_with_what_it_printed(play):
         endpoint=broken.endpoint,
         scene=broken.scene,
         work=broken.cdk.work,
-        app=f"{sys.executable} -c 'exit(\"no spec\")'",
+        app=shlex.join([sys.executable, "-c", 'exit("no spec")']),
     )
 
     with pytest.raises(CdkError, match="no spec"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Cdk:
     endpoint: Endpoint
     scene: Scene
     work: Path
-    app: str = f"{sys.executable} app.py"
+    app: str = f"{shlex.quote(sys.executable)} app.py"
 
     @property
     def log(self) -> Path:

@@ -1,15 +1,18 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Two types whose describe answer or Ref plain MiniStack gets wrong: a Lambda's network, an instance profile's name."""
+"""Three types whose describe answer or Ref plain MiniStack gets wrong.
+
+A Lambda's network, an instance profile's name, a role's permissions boundary.
+"""
 
 from __future__ import annotations
 
 from ministack.services import iam, lambda_svc
 
-NEEDS = {iam: ("_instance_profiles",), lambda_svc: ("_functions", "_vpc_config_with_id")}
+NEEDS = {iam: ("_instance_profiles", "_roles"), lambda_svc: ("_functions", "_vpc_config_with_id")}
 
 
 def install(handlers: dict) -> None:
-    """Wrap the handlers of functions and instance profiles."""
+    """Wrap the handlers of functions, instance profiles and roles."""
     function = handlers["AWS::Lambda::Function"]
     create, update = function["create"], function["update"]
 
@@ -23,6 +26,7 @@ def install(handlers: dict) -> None:
 
     function.update(create=created, update=updated)
     _profiles_by_name(handlers["AWS::IAM::InstanceProfile"])
+    _bounded_roles(handlers["AWS::IAM::Role"])
 
 
 def _in_network(name, properties):
@@ -46,4 +50,19 @@ def _profiles_by_name(profile):
             update(arn_of(physical_id), old, new, stack, logical_id)
         ),
         delete=lambda physical_id, properties: delete(arn_of(physical_id), properties),
+    )
+
+
+def _bounded_roles(role):
+    create, update = role["create"], role["update"]
+
+    def bounded(outcome, properties):
+        iam._roles[outcome[0]]["PermissionsBoundary"] = properties.get("PermissionsBoundary")
+        return outcome
+
+    role.update(
+        create=lambda logical_id, properties, stack: bounded(create(logical_id, properties, stack), properties),
+        update=lambda physical_id, old, new, stack, logical_id=None: bounded(
+            update(physical_id, old, new, stack, logical_id), new
+        ),
     )
