@@ -7,6 +7,7 @@ document and oversized or undecodable files never reach a schema.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -16,6 +17,8 @@ import yaml
 
 from tandem.spec.faults import Fault, SpecError
 
+LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
+ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]|0[bx]|[0-9_]+:)")  # octal, binary, hexadecimal, base 60
 MAX_BYTES = 1_048_576  # a spec is a page of text; more is a mistake or an attack
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -170,10 +173,18 @@ class _Reader:
         return str(node.value)
 
     def _scalar(self, node: yaml.Node, path: str) -> Any:
+        text = node.value if len(node.value) <= LONGEST_SPELLING else node.value[:LONGEST_SPELLING] + "..."
         try:
             value = self._loader.construct_object(node)
         except (ValueError, yaml.YAMLError):
-            return self._fault(node, path, repr(node.value), "a plain value", "put the text in quotes")
+            if node.tag.endswith(":timestamp"):
+                return self._fault(
+                    node, path, text, "a day of the calendar, YYYY-MM-DD", "write the day that was meant"
+                )
+            return self._fault(node, path, repr(text), "a plain value", "put the text in quotes")
+        if isinstance(value, int | float) and not isinstance(value, bool) and ODD_NUMBER.match(node.value):
+            got = f"{text}, which YAML 1.1 reads as {value}"
+            return self._fault(node, path, got, "a decimal number, or text in quotes", "put it in quotes if it is text")
         if isinstance(value, float) and not math.isfinite(value):
             return self._fault(node, path, node.value, "a finite number", "write a number")
         return value.isoformat() if isinstance(value, date) else value

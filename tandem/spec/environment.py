@@ -12,22 +12,24 @@ from pydantic import Field
 
 from tandem.spec.record import WHOLE, Record
 
-Account = Annotated[str, Field(pattern=r"^\d{12}$", json_schema_extra={"allowed": "12 digits in quotes"})]
-Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-\d$", json_schema_extra={"allowed": "a region name"})]
+Account = Annotated[str, Field(pattern=r"^[0-9]{12}$", json_schema_extra={"allowed": "12 digits in quotes"})]
+Region = Annotated[str, Field(pattern=r"^[a-z]{2}(-[a-z]+)+-[0-9]$", json_schema_extra={"allowed": "a region name"})]
 ZoneId = Annotated[
-    str, Field(pattern=r"^[a-z0-9]+-az\d$", json_schema_extra={"allowed": "a zone id such as use2-az1, never a letter"})
+    str,
+    Field(pattern=r"^[a-z0-9]+-az[0-9]$", json_schema_extra={"allowed": "a zone id such as use2-az1, never a letter"}),
 ]
 Cidr = Annotated[
     str,
     Field(
-        pattern=r"^\d{1,3}(\.\d{1,3}){3}/\d{1,2}$", json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"}
+        pattern=r"^[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}$",
+        json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"},
     ),
 ]
 PrincipalArn = Annotated[
     str,
     Field(
-        pattern=r"^arn:aws[a-z-]*:iam::\d{12}:(role|user)/.+$",
-        json_schema_extra={"allowed": "the ARN of an IAM role or user"},
+        pattern=r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$",
+        json_schema_extra={"allowed": "the ARN of one IAM role or user, without wildcards"},
     ),
 ]
 Label = Annotated[
@@ -49,7 +51,7 @@ VpcId = Annotated[str, Field(pattern=r"^vpc-[0-9a-f]{8,17}$", json_schema_extra=
 RegistryName = Annotated[
     str,
     Field(
-        pattern=r"^[a-z0-9][a-z0-9.:-]*\.[a-z0-9.:-]+(/[a-z0-9._/-]+)?$",
+        pattern=r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
         json_schema_extra={"allowed": "a registry host, with or without a path"},
     ),
 ]
@@ -135,7 +137,7 @@ class Cluster(Record):
     """The EKS cluster."""
 
     kubernetes: Annotated[
-        str, Field(pattern=r"^1\.\d{2}$", json_schema_extra={"allowed": 'a minor in quotes, such as "1.36"'})
+        str, Field(pattern=r"^1\.[0-9]{2}$", json_schema_extra={"allowed": 'a minor in quotes, such as "1.36"'})
     ] = Field(default="1.36", description="Kubernetes minor version")
     endpoint: Endpoint = Field(description="who reaches the Kubernetes API")
     access: Access = Field(description="who may do what in the cluster")
@@ -206,9 +208,15 @@ class GitopsDelivery(Record):
         str,
         Field(pattern=r"^(https|ssh)://\S+$", json_schema_extra={"allowed": "an https:// or ssh:// URL"}),
     ] = Field(description="git repository that holds manifests/")
-    revision: str = Field(min_length=1, description="branch, tag, commit or full ref (refs/tags/x) to sync")
+    revision: Annotated[
+        str, Field(pattern=r"^[^\s-]\S*$", json_schema_extra={"allowed": "a git revision, without blanks"})
+    ] = Field(description="branch, tag, commit or full ref (refs/tags/x) to sync")
     path: Annotated[
-        str, Field(pattern=r"^[^/].*[^/]$", json_schema_extra={"allowed": "a relative folder without end slash"})
+        str,
+        Field(
+            pattern=r"^\.?[A-Za-z0-9_][A-Za-z0-9._-]*(/\.?[A-Za-z0-9_][A-Za-z0-9._-]*)*$",
+            json_schema_extra={"allowed": "a relative folder, without `..`, blanks or end slash"},
+        ),
     ] = Field(description="folder of this environment's manifests in that repository")
     tool: Literal["argocd", "flux"] = Field(description="the controller")
     namespace: Label = Field(description="namespace the controller runs in")
@@ -246,7 +254,9 @@ class Environment(Record):
     capacity: Capacity = Field(description="the accelerator nodes")
     registry_mirrors: dict[RegistryName, RegistryName] = Field(
         default_factory=dict,
-        json_schema_extra={"allowed": "a mapping of registry host, or host/path, to the mirror's host, or host/path"},
+        json_schema_extra={
+            "allowed": "a mapping of registry host, or host/path, to the mirror's host, or host/path; no end slash"
+        },
         description="registry host (or host/path) to the mirror that replaces it, charts included",
     )
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -16,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
-from tandem.spec.document import Document
+from tandem.spec.document import LONGEST_SPELLING, Document
 from tandem.spec.faults import Fault, SpecError
 
 
@@ -27,9 +28,6 @@ class Record(BaseModel):
 
 
 R = TypeVar("R", bound=Record)
-
-
-LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
 
 
 def _whole(value: object) -> object:
@@ -59,7 +57,7 @@ def parse(record: type[R], document: Document, **given: str) -> R:
         value = record.model_validate_json(json.dumps(data))
     except ValidationError as error:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
-        found = [_fault(record, document, entry) for entry in entries if not _echo(entry, entries)]
+        found = [_fault(record, document, entry, given) for entry in entries if not _echo(entry, entries)]
         faults += [replace(fault, change="rename the file") if fault.path in given else fault for fault in found]
         raise SpecError(_distinct(faults)) from None
     if faults:
@@ -87,12 +85,12 @@ def _stated(document: Document, key: str) -> Fault:
     )  # fmt: skip
 
 
-def _fault(record: type[Record], document: Document, entry: dict[str, Any]) -> Fault:
+def _fault(record: type[Record], document: Document, entry: dict[str, Any], given: Iterable[str]) -> Fault:
     location, kind = tuple(entry["loc"]), entry["type"]
     schema, path = _walk(record, location)
     line = document.lines.get(path)
     if kind == "extra_forbidden":
-        return _unknown(document, path, schema)
+        return _unknown(document, path, schema, given if schema is record else ())
     field = schema if isinstance(schema, FieldInfo) else None
     allowed = allowed_values(field) if field else "see docs"
     if kind in {"missing", "union_tag_not_found"}:
@@ -133,6 +131,8 @@ def _constraint(entry: dict[str, Any], allowed: str) -> str:
         "string_too_short": "at least {min_length} characters",
     }  # fmt: skip
     template = words.get(entry["type"])
+    if template and context.get("min_length") == 1:
+        template = template.removesuffix("ies") + "y" if template.endswith("ies") else template.removesuffix("s")
     return f"{allowed}, {template.format(**context)}" if template else allowed
 
 
@@ -154,9 +154,10 @@ def _advice(field: FieldInfo | None, verb: str) -> str:
     return f"{verb} ({field.description})" if field and field.description else verb
 
 
-def _unknown(document: Document, path: str, schema: Any) -> Fault:
+def _unknown(document: Document, path: str, schema: Any, given: Iterable[str]) -> Fault:
     key = path.rpartition(".")[2]
     keys = sorted(schema.model_fields) if isinstance(schema, type) and issubclass(schema, Record) else []
+    keys = [name for name in keys if name not in given]
     close = difflib.get_close_matches(key, keys, n=1)
     change = f"did you mean {close[0]!r}?" if close else "delete it"
     return Fault(

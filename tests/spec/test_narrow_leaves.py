@@ -1,0 +1,85 @@
+"""Values that look right and would be misread later: by a registry, by git, by IAM."""
+
+from __future__ import annotations
+
+import pytest
+from complete import ENVIRONMENT
+
+from tandem.spec.document import Document
+from tandem.spec.environment import Environment
+from tandem.spec.faults import Fault, SpecError
+from tandem.spec.record import parse
+
+GITOPS = {
+    "kind": "gitops", "repo_url": "https://git.acme.dev/x.git", "revision": "main", "path": "manifests/home",
+    "tool": "flux", "namespace": "flux-system",
+}  # fmt: skip
+
+
+def faults(**changes: object) -> tuple[Fault, ...]:
+    document = Document(file="home.yaml", data={**ENVIRONMENT, **changes}, lines={})
+    try:
+        parse(Environment, document, name="home")
+    except SpecError as error:
+        return error.faults
+    return ()
+
+
+@pytest.mark.parametrize(
+    "account", ["".join(chr(0xFF10 + n % 10) for n in range(12)), "12345678901", "1234567890123", "12345678901a"]
+)
+def test_an_account_is_twelve_ascii_digits(account: str) -> None:
+    assert [fault.path for fault in faults(account=account)] == ["account"]
+
+
+@pytest.mark.parametrize("name", ["*", "A B", "team/*", "", "team/", "a//b"])
+def test_a_principal_is_one_role_or_user(name: str) -> None:
+    access = {"admin": [f"arn:aws:iam::210987654321:role/{name}"]}
+
+    found = faults(cluster={**ENVIRONMENT["cluster"], "access": access})
+
+    assert [fault.path for fault in found] == ["cluster.access.admin[0]"]
+
+
+@pytest.mark.parametrize("name", ["Admin", "team/Admin", "aws-reserved/sso.amazonaws.com/us-east-2/AWSReservedSSO_x"])
+def test_a_principal_may_have_a_path(name: str) -> None:
+    access = {"admin": [f"arn:aws:iam::210987654321:role/{name}"]}
+
+    assert faults(cluster={**ENVIRONMENT["cluster"], "access": access}) == ()
+
+
+@pytest.mark.parametrize(
+    "mirror", ["x.acme.dev/", "x.acme.dev/a/", "x.acme.dev//a", "x.acme.dev:/a", "https://x.acme.dev"]
+)
+def test_a_mirror_is_the_start_of_an_image_name(mirror: str) -> None:
+    assert [fault.path for fault in faults(registry_mirrors={"public.ecr.aws": mirror})] == [
+        "registry_mirrors.public.ecr.aws"
+    ]
+
+
+@pytest.mark.parametrize(
+    "mirror", ["x.acme.dev", "x.acme.dev:5000/a", "1.dkr.ecr.us-east-2.amazonaws.com/ecr_public/a-b"]
+)
+def test_a_mirror_may_have_port_and_path(mirror: str) -> None:
+    assert faults(registry_mirrors={"public.ecr.aws": mirror}) == ()
+
+
+@pytest.mark.parametrize("path", ["..", "../x", "a/../b", "a/./b", "/a", "a/", "a//b", "a b", "."])
+def test_a_path_stays_inside_its_repository(path: str) -> None:
+    assert [fault.path for fault in faults(delivery={**GITOPS, "path": path})] == ["delivery.path"]
+
+
+@pytest.mark.parametrize("path", ["m", "manifests/home", ".deploy/home", "a/b.c/d_e"])
+def test_a_path_is_a_relative_folder(path: str) -> None:
+    assert faults(delivery={**GITOPS, "path": path}) == ()
+
+
+@pytest.mark.parametrize("revision", ["", " ", "main branch", "-x", "main\n"])
+def test_a_revision_is_one_word(revision: str) -> None:
+    assert [fault.path for fault in faults(delivery={**GITOPS, "revision": revision})] == ["delivery.revision"]
+
+
+def test_a_name_that_the_file_gives_is_not_offered_as_a_key() -> None:
+    (fault,) = faults(gaurd={})
+
+    assert "name" not in fault.allowed.split(", ")
