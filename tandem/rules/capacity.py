@@ -25,7 +25,9 @@ def _region(stamp: Stamp) -> Iterable[Finding]:
     if stamp.environment.region not in offered:
         yield Finding(
             path="region", got=f"{stamp.environment.region} for {stamp.environment.capacity.instance_type}",
-            allowed=listed(sorted(offered)), change="write one of them, or an instance type that the region offers",
+            allowed=listed(sorted(offered)),
+            change="write one of them, or an instance type that the region offers; where your account is offered it, "
+            f"add the row to {_OFFERINGS}",
         )  # fmt: skip
 
 
@@ -37,7 +39,8 @@ def _zone(stamp: Stamp) -> Iterable[Finding]:
         return
     yield Finding(
         path="capacity.zone", got=f"{capacity.zone} for {capacity.instance_type}", allowed=listed(offered.value),
-        change=f"write {offered.value[0]}, and have it among the network's zones",
+        change=f"write {offered.value[0]}, and have it among the network's zones; if your account is offered it in "
+        f"{capacity.zone}, add that to {_OFFERINGS}",
         source=stamp.catalogue.offerings.sources[offered.source],
     )  # fmt: skip
 

@@ -32,8 +32,11 @@ def _distinct(trial: Trial) -> Iterable[Finding]:
     for arm in trial.arms:
         name = arm.variant.name
         if name in seen:
+            written = any(other.variant.name == name and not other.swept for other in trial.arms)
             change = (
-                "write each draft and window once" if arm.swept else "rename one: it names a Deployment and a Service"
+                "write each draft and window once"
+                if arm.swept and not written
+                else "rename one: it names a Deployment and a Service"
             )
             yield Finding(
                 path=arm.name_path, got=f"{name!r}, {counts[name]} times", allowed="each name once", change=change

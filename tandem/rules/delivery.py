@@ -64,6 +64,15 @@ def _own_path(stamp: Stamp) -> Iterable[Finding]:
             )  # fmt: skip
 
 
+def _rendered_path(stamp: Stamp) -> Iterable[Finding]:
+    delivery, name = stamp.environment.delivery, stamp.environment.name
+    if isinstance(delivery, GitopsDelivery) and delivery.path.rpartition("/")[2] != name:
+        yield Finding(
+            path="delivery.path", got=delivery.path, allowed=f"a folder named {name}, as `tandem render` writes it",
+            change=f"write manifests/{name}, or copy what is rendered to {delivery.path} with every commit",
+        )  # fmt: skip
+
+
 def _hosted_once(stamp: Stamp) -> Iterable[Finding]:
     seen: set[str] = set()
     for index, name in enumerate(stamp.environment.experiments):
@@ -89,6 +98,11 @@ RULES: tuple[Rule[Stamp], ...] = (
         id="path-own", of=Stamp, severity="refusal", find=_own_path,
         sentence="no two environments sync the same folder",
         source="Tandem's own: each cluster would apply the other's manifests", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="path-rendered", of=Stamp, severity="warning", find=_rendered_path,
+        sentence="the folder that is synced is the one that is rendered: its last part is the environment's name",
+        source="charts/tree.py: manifests/<environment>", date=date(2026, 11, 21),
     ),
     Rule(
         id="hosted-once", of=Stamp, severity="refusal", find=_hosted_once,

@@ -12,15 +12,37 @@ from tandem.spec.catalogue import Catalogue
 DRAFT_KINDS = {"vanilla": "causal-lm", "fused": "causal-lm", "eagle": "eagle-head", "eagle3": "eagle3-head"}
 
 
+A_KIND = {"causal-lm": "a causal-lm", "eagle-head": "an eagle-head", "eagle3-head": "an eagle3-head"}
+HOW_TO_ADD = "or add its figures to tandem/spec/data/models"
+
+
 def _of_kind(catalogue: Catalogue, kind: str) -> list[str]:
     return sorted(model.id for model in catalogue.models.values() if model.kind.value == kind)
+
+
+def _fitting(trial: Trial, kind: str) -> list[str]:
+    """Return the drafts of a kind that fit the target: heads made for it, smaller models with its tokenizer."""
+    target = trial.target
+    return sorted(
+        model.id
+        for model in trial.catalogue.models.values()
+        if model.kind.value == kind
+        and model.head_of in (None, trial.experiment.target)
+        and (target is None or model.head_of is not None or model.layers.value < target.layers.value)
+        and (target is None or model.tokenizer.value == target.tokenizer.value)
+    )
+
+
+def _runs(trial: Trial, mode: str) -> bool:
+    return trial.runtime is None or trial.runtime.mode(mode).verdict.value != "refused"
 
 
 def _target_known(trial: Trial) -> Iterable[Finding]:
     known = _of_kind(trial.catalogue, "causal-lm")
     if trial.target is None:
         name = trial.experiment.target
-        yield Finding(path="target", got=repr(name), allowed=listed(known), change=nearest(name, known))
+        change = f"{nearest(name, known)}, {HOW_TO_ADD}"
+        yield Finding(path="target", got=repr(name), allowed=listed(known), change=change)
 
 
 def _target_kind(trial: Trial) -> Iterable[Finding]:
@@ -38,8 +60,9 @@ def _draft_known(trial: Trial) -> Iterable[Finding]:
         name, kind = arm.variant.draft, DRAFT_KINDS.get(arm.variant.mode)
         if name is None or arm.draft is not None or kind is None:
             continue
-        known = _of_kind(trial.catalogue, kind)
-        yield Finding(path=arm.draft_path, got=repr(name), allowed=listed(known), change=nearest(name, known))
+        known = _fitting(trial, kind)
+        change = f"{nearest(name, known)}, {HOW_TO_ADD}"
+        yield Finding(path=arm.draft_path, got=repr(name), allowed=listed(known), change=change)
 
 
 def _draft_wanted(trial: Trial) -> Iterable[Finding]:
@@ -49,13 +72,9 @@ def _draft_wanted(trial: Trial) -> Iterable[Finding]:
         if kind is None and name is not None:
             yield Finding(path=arm.draft_path, got=name, allowed=f"no draft with mode {mode}", change="delete it")
         if kind is not None and name is None:
-            fitting = [
-                model.id
-                for model in trial.catalogue.models.values()
-                if model.kind.value == kind and model.head_of in (None, trial.experiment.target)
-            ]
             yield Finding(
-                path=arm.draft_path, got="nothing", allowed=f"a {kind} with mode {mode}: {listed(sorted(fitting))}",
+                path=arm.draft_path, got="nothing",
+                allowed=f"{A_KIND[kind]} with mode {mode}: {listed(_fitting(trial, kind))}",
                 change="name a draft, or write mode none",
             )  # fmt: skip
 
@@ -65,11 +84,13 @@ def _draft_kind(trial: Trial) -> Iterable[Finding]:
         kind = DRAFT_KINDS.get(arm.variant.mode)
         if kind is None or draft.kind.value == kind:
             continue
-        modes = [mode for mode, other in DRAFT_KINDS.items() if other == draft.kind.value]
-        change = f"write one of them, or mode {' or '.join(modes)}" if modes else "write one of them"
+        modes = [mode for mode, other in DRAFT_KINDS.items() if other == draft.kind.value and _runs(trial, mode)]
+        fitting = _fitting(trial, kind)
+        ways = (["write one of them"] if fitting else []) + ([f"write mode {' or '.join(modes)}"] if modes else [])
+        change = ", or ".join(ways) or "write mode none"
         yield Finding(
             path=arm.draft_path, got=f"{draft.id}, of kind {draft.kind.value}, with mode {arm.variant.mode}",
-            allowed=f"a {kind}: {listed(_of_kind(trial.catalogue, kind))}", change=change,
+            allowed=f"{A_KIND[kind]}: {listed(fitting)}", change=change,
         )  # fmt: skip
 
 

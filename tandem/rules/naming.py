@@ -28,10 +28,10 @@ def _too_long(names: Iterable[LimitedName]) -> Iterator[Finding]:
     for name in worst.values():
         excess = len(name.value) - name.limit
         if excess > 0:
-            what = "the file" if name.path == "name" else "it"
+            whose = "the file's" if name.path == "name" else "its"
             yield Finding(
                 path=name.path, got=f"{name.value}, {len(name.value)} characters",
-                allowed=f"at most {name.limit} for a {name.what}", change=f"shorten {what}'s name by {excess}",
+                allowed=f"at most {name.limit} for a {name.what}", change=f"shorten {whose} name by {excess}",
             )  # fmt: skip
 
 

@@ -120,6 +120,19 @@ def _head_vocabulary(trial: Trial) -> Iterable[Finding]:
             )  # fmt: skip
 
 
+def _head_output(trial: Trial) -> Iterable[Finding]:
+    runtime = trial.runtime
+    if runtime is None or runtime.versions.nxdi.value is None:
+        return
+    for arm, draft, _ in _pairs(trial, head=True):
+        if arm.variant.mode == "eagle":
+            yield Finding(
+                path=arm.draft_path, got=f"{draft.id} on runtime {runtime.name}",
+                allowed="a head whose files hold the target's output matrix (lm_head), which published heads leave out",
+                change="copy lm_head from the target into the head's files before they are staged",
+            )  # fmt: skip
+
+
 _EXACT = (
     "aws-neuron/neuronx-distributed-inference models/model_base.py: a token is accepted when its id is the target's"
 )
@@ -154,6 +167,12 @@ RULES: tuple[Rule[Trial], ...] = (
         id="head-hidden-size", of=Trial, severity="refusal", find=_hidden,
         sentence="a head has the target's hidden size",
         source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn3-gpt-oss-120b-tutorial.rst",
+        date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="head-output", of=Trial, severity="warning", find=_head_output,
+        sentence="with NxD Inference the files of an EAGLE head hold the target's output matrix",
+        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, EAGLE",
         date=date(2026, 8, 21),
     ),
     Rule(

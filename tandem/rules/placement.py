@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from datetime import date
 from typing import Any
@@ -45,11 +46,12 @@ def _idle(trial: Trial) -> Iterable[Finding]:
 
 def _divides(trial: Trial) -> Iterable[Finding]:
     degree = trial.experiment.serving.tensor_parallel_size
+    widths = [model.intermediate_size.value for _, model in trial.models() if model.intermediate_size.value]
+    common, highest = math.gcd(*widths), min(degree, trial.logical_cores())
+    below = next(value for value in range(highest, 0, -1) if common % value == 0)
     for _, model in trial.models():
         width = model.intermediate_size
         if width.value is not None and width.value % degree:
-            legal = [value for value in range(1, trial.logical_cores() + 1) if width.value % value == 0]
-            below = max((value for value in legal if value <= degree), default=1)
             yield Finding(
                 path="serving.tensor_parallel_size", got=f"{degree} with {model.id}",
                 allowed=f"a divisor of its MLP's width, {width.value}", change=f"write {below}",
@@ -84,7 +86,7 @@ def _group_holds(trial: Trial) -> Iterable[Finding]:
 def _counts(hosting: Hosting) -> Iterable[Finding]:
     devices, counts = hosting.trial.experiment.serving.devices, hosting.instance.device_counts
     if devices not in counts.value:
-        legal = max((count for count in counts.value if count < devices), default=min(counts.value, default=0))
+        legal = min((count for count in counts.value if count > devices), default=max(counts.value, default=0))
         yield Finding(
             path=hosting.path, got=hosting.said("serving.devices", devices),
             allowed=f"{listed(counts.value)} on {hosting.environment.capacity.instance_type}",
@@ -107,11 +109,15 @@ def _published(hosting: Hosting) -> Iterable[Finding]:
 
 def _ungrouped(hosting: Hosting) -> Iterable[Finding]:
     serving, groups = hosting.trial.experiment.serving, hosting.instance.device_groups
-    if serving.devices > 1 and serving.device_group is None and groups.value:
-        fitting = min((size for size in groups.value if size >= serving.devices), default=max(groups.value))
+    counted = serving.devices in hosting.instance.device_counts.value  # another rule refuses the rest
+    fitting = min((size for size in groups.value if size >= serving.devices), default=None) if counted else None
+    group = serving.device_group
+    larger = group is not None and fitting is not None and group > fitting
+    if serving.devices > 1 and fitting is not None and (group is None or larger):
         yield Finding(
-            path=hosting.path, got=hosting.said("serving.device_group", "null"),
-            allowed=f"a group of {serving.devices} or more: {listed(groups.value)}",
+            path=hosting.path,
+            got=hosting.said("serving.device_group", group or "null") + f" for {serving.devices} devices",
+            allowed=f"the smallest group that holds them: {fitting}",
             change=f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves",
             source=hosting.catalogue.instances.sources[groups.source],
         )  # fmt: skip
@@ -156,6 +162,7 @@ RULES: tuple[Rule[Any], ...] = (
     ),
     Rule(
         id="group-named", of=Hosting, severity="warning", find=_ungrouped,
-        sentence="a claim of several devices names a connected group", source=_DRA, date=date(2026, 8, 21),
+        sentence="a claim of several devices names the smallest connected group that holds them",
+        source=_DRA, date=date(2026, 8, 21),
     ),
 )  # fmt: skip

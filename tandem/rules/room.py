@@ -31,7 +31,8 @@ def _shm(trial: Trial) -> Iterable[Finding]:
 def _share(hosting: Hosting, allocatable: int | None, reserved: int) -> int | None:
     """Return what one variant may request of a node: by its share of the devices, beside the DaemonSets."""
     devices, total = hosting.trial.experiment.serving.devices, hosting.instance.devices.value
-    if allocatable is None or not total or devices > total:
+    # a count that no claim can have is refused by device-count: its share of a node means nothing
+    if allocatable is None or not total or devices not in hosting.instance.device_counts.value:
         return None
     return (allocatable - reserved) * devices // total
 

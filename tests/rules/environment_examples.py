@@ -163,9 +163,17 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={"twin.delivery": ENVIRONMENT["delivery"]},
         passed={"twin.delivery": {**ENVIRONMENT["delivery"], "path": "manifests/twin"}},
     ),
+    "path-rendered": Example(
+        path="delivery.path",
+        found={"environment.delivery.path": "manifests"},
+        passed={"environment.delivery.path": "clusters/environment"},
+    ),
     "hosted-once": Example(path="experiments[1]", found={"environment.experiments": ["pair", "pair"]}),
     "environment-name": Example(
-        path="name", found={"environment.name": "e" * 46}, passed={"environment.name": "e" * 37}
+        path="name",
+        found={"environment.name": "e" * 46},
+        passed={"environment.name": "e" * 37},
+        also=("path-rendered",),
     ),
     "experiment-name": Example(
         path="variants[1].name", found={f"{VARIANT}.name": "v" * 47}, passed={f"{VARIANT}.name": "v" * 46}

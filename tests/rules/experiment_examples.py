@@ -117,8 +117,10 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         path="variants[1].draft", found=native(draft="made-up/eagle3-narrow"), passed=native()
     ),
     "head-vocabulary": Example(
-        path="variants[1].draft", found=eagle("made-up/eagle"), passed=eagle("made-up/eagle-whole")
+        path="variants[1].draft", found=eagle("made-up/eagle"), passed=eagle("made-up/eagle-whole"),
+        also=("head-output",),
     ),
+    "head-output": Example(path="variants[1].draft", found=eagle("made-up/eagle-whole"), passed=native()),
     "length-holds": Example(
         path="serving.max_model_len",
         found={"experiment.max_prompt_tokens": 418},
@@ -181,7 +183,7 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         passed={f"{SERVING}.devices": 4, f"{SERVING}.tensor_parallel_size": 16, f"{SERVING}.cpu": 45},
     ),
     "group-published": Example(path="experiments[0]", found=small(device_group=4), passed=small()),
-    "group-named": Example(path="experiments[0]", found={f"{SERVING}.device_group": None}),
+    "group-named": Example(path="experiments[0]", found={f"{SERVING}.device_group": 16}),
     "shm-in-memory": Example(
         path="serving.shm_gib", found={f"{SERVING}.shm_gib": 256}, passed={f"{SERVING}.shm_gib": 255}
     ),

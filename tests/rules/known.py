@@ -48,7 +48,7 @@ ENVIRONMENT: dict[str, Any] = {
     },
     "delivery": {
         "kind": "gitops", "repo_url": "https://git.acme.dev/tandem.git", "revision": "main",
-        "path": "manifests/clean", "tool": "argocd", "namespace": "argocd",
+        "path": "manifests/environment", "tool": "argocd", "namespace": "argocd",
     },
     "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000},
     "experiments": ["pair"],

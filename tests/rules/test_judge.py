@@ -259,3 +259,39 @@ def test_the_committed_page_of_rules_is_current() -> None:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_rule_is_a_row_of_the_page(rule: object) -> None:
     assert f"| `{rule.id}` | {rule.sentence} | {rule.severity} |" in page()  # type: ignore[attr-defined]
+
+
+def changes_proposed(rule: str, changes: dict[str, object]) -> list[str]:
+    return [fault.change for fault in judged(changes) if fault.rule == rule]
+
+
+def test_the_degree_proposed_divides_the_width_of_target_and_draft() -> None:
+    # 20 divides the target's 25600 and not the draft's 6144
+    assert changes_proposed("degree-divides", {"experiment.serving.tensor_parallel_size": 24}) == ["write 16"]
+
+
+def test_the_drafts_proposed_are_smaller_than_the_target_and_of_its_tokenizer() -> None:
+    faults = judged({"experiment.variants[1].draft": "made-up/eagle3-qwen"})
+
+    (fault,) = [fault for fault in faults if fault.rule == "draft-kind"]
+    assert "Qwen/Qwen3-1.7B" in fault.allowed
+    assert "Qwen/Qwen3-32B" not in fault.allowed
+    assert "llama" not in fault.allowed.lower()
+    assert "vanilla" not in fault.change
+
+
+def test_a_count_of_devices_that_no_claim_has_is_told_once() -> None:
+    changes = {"experiment.serving.devices": 3, "experiment.serving.tensor_parallel_size": 8}
+
+    faults = [fault for fault in judged(changes) if fault.severity == "refusal"]
+
+    assert [fault.rule for fault in faults] == ["device-count"]
+    assert "devices: 4" in faults[0].change
+
+
+def test_a_swept_name_that_a_written_variant_has_is_to_be_renamed() -> None:
+    sweep = {"prefix": "fast", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [5]}
+
+    changes = {"experiment.sweep": sweep, "experiment.variants[1].name": "fast-qwen3-0-6b-k5"}
+
+    assert changes_proposed("variant-once", changes) == ["rename one: it names a Deployment and a Service"]
