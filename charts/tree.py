@@ -17,6 +17,7 @@ from charts.workloads import workloads
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.faults import Fault, SpecError
 
 KUSTOMIZATION = "kustomization.yaml"
 FIRST = ("apiVersion", "kind", "metadata", "spec")
@@ -30,8 +31,12 @@ def render(environment: Environment, experiments: Iterable[Experiment], catalogu
 
     Returns:
         The files written or removed, relative to `out`; those that were right already are left alone.
+
+    Raises:
+        SpecError: the folder holds files, and no kustomization: it is somebody else's, and nothing is removed.
     """
     wanted = files(environment, experiments, catalogue)
+    _refuse_foreign(out / environment.name)
     changed = _different(environment, wanted, out)
     for path in changed:
         target = out / path
@@ -104,6 +109,18 @@ def _different(environment: Environment, wanted: dict[Path, str], out: Path) -> 
     present = set(_present(out, environment.name))
     wrong = {path for path, text in wanted.items() if path not in present or (out / path).read_bytes() != text.encode()}
     return sorted(wrong | (present - set(wanted)))
+
+
+def _refuse_foreign(folder: Path) -> None:
+    if not folder.exists() or (folder / KUSTOMIZATION).is_file() or (folder.is_dir() and not any(folder.iterdir())):
+        return
+    what = "a folder of other files" if folder.is_dir() else "a file"
+    raise SpecError([
+        Fault(
+            file=str(folder), path="", got=f"{what}, which rendering would replace",
+            allowed="an empty folder, or one that was rendered before", change="name another folder by --out",
+        )
+    ])  # fmt: skip
 
 
 def _present(out: Path, name: str) -> Iterator[Path]:

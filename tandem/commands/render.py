@@ -30,7 +30,13 @@ def render(chosen: Selection, out: Path, *, check: bool) -> Exit:
     if inputs.faults:
         print(f"{counted(len(inputs.faults), 'warning')}: `tandem check` lists them", file=sys.stderr)
     for path in changed:
-        print(f"{'stale' if check else 'wrote'} {path}")
+        print(f"{_done(out / path, check=check)} {path}")
     verb = "stale" if check else "changed"
     print(f"{counted(len(inputs.environments()), 'environment')}: {counted(len(changed), 'file')} {verb} in {out}")
     return code
+
+
+def _done(path: Path, *, check: bool) -> str:
+    if check:
+        return "stale"
+    return "wrote" if path.exists() else "removed"

@@ -5,12 +5,16 @@ Invariant: what is written passes `tandem check` with warnings only, and overwri
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 
 from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
+from tandem.rules.naming import TAKEN_FOLDERS
 from tandem.spec.faults import Fault, SpecError
+
+NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")  # short enough for every name made from it
 
 
 def new(name: str, chosen: Selection) -> Exit:
@@ -47,12 +51,13 @@ def _exists(path: Path) -> Fault:
 
 
 def _bad_name(name: str) -> list[Fault]:
-    if name and len(name) <= 30 and name[0].isalpha() and name.islower() and name.replace("-", "").isalnum():  # noqa: PLR2004
+    if NAME.fullmatch(name) and name not in TAKEN_FOLDERS:
         return []
     return [
         Fault(
             file=f"{name}.yaml", path="", got=repr(name),
-            allowed="lower-case letters, digits and dashes, starting with a letter, at most 30",
+            allowed="lower-case letters, digits and dashes, starting with a letter, ending with none, at most 30; "
+            f"not {', '.join(sorted(TAKEN_FOLDERS))}",
             change="choose another name",
         )
     ]  # fmt: skip

@@ -19,6 +19,7 @@ import yaml
 from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, experiments, stages
 
 from charts import tree
+from tandem.spec.faults import SpecError
 
 MANIFESTS = ROOT / "manifests"
 
@@ -87,6 +88,7 @@ def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
 
 
 def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
+    render("post-us-east-2", tmp_path)
     gone = tmp_path / "post-us-east-2/retired/serve/serve.yaml"
     gone.parent.mkdir(parents=True)
     gone.write_text("kind: Deployment\n")
@@ -94,6 +96,23 @@ def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
     render("post-us-east-2", tmp_path)
 
     assert not (tmp_path / "post-us-east-2/retired").exists()
+
+
+def test_render_removes_nothing_from_a_folder_it_never_wrote(tmp_path: Path) -> None:
+    (tmp_path / "dev-trn2-3xlarge").mkdir()
+    precious = tmp_path / "dev-trn2-3xlarge" / "app.py"
+    precious.write_text("precious")
+
+    with pytest.raises(SpecError):
+        render("dev-trn2-3xlarge", tmp_path)
+
+    assert [path.name for path in tmp_path.rglob("*")] == ["dev-trn2-3xlarge", "app.py"]
+
+
+def test_render_takes_an_empty_folder(tmp_path: Path) -> None:
+    (tmp_path / "dev-trn2-3xlarge").mkdir()
+
+    assert render("dev-trn2-3xlarge", tmp_path)
 
 
 def test_render_leaves_other_environments_alone(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def test_new_overwrites_nothing(tmp_path: Path) -> None:
     assert main(["new", "prod", *folders(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("name", ["Prod", "1st", "a b", "x" * 31, "a/b", ""])
+@pytest.mark.parametrize("name", ["Prod", "1st", "a b", "x" * 31, "a/b", "", "prod-", "é", "gitops", "a\n"])
 def test_new_refuses_a_name_that_is_no_label(tmp_path: Path, name: str) -> None:
     assert main(["new", name, *folders(tmp_path)]) == 2
 
@@ -173,6 +173,31 @@ def test_render_check_gives_0_for_a_fresh_folder(specs: Path, tmp_path: Path) ->
     main(command)
 
     assert main([*command, "--check"]) == 0
+
+
+def test_render_says_what_it_wrote_and_what_it_removed(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
+    main(command)
+    (tmp_path / "out" / "dev-trn2-3xlarge" / "extra.yaml").write_text("a: 1")
+    next((tmp_path / "out").rglob("serve.yaml")).write_text("stale")
+    capsys.readouterr()
+
+    main(command)
+
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]] == ["wrote", "removed"]
+
+
+def test_render_says_in_words_that_a_folder_is_not_its_own(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dev-trn2-3xlarge").mkdir()
+    (tmp_path / "dev-trn2-3xlarge" / "mine.txt").write_text("mine")
+
+    code = main(["render", "dev-trn2-3xlarge", "--out", str(tmp_path), *folders(specs)])
+
+    assert (code, "a folder of other files" in capsys.readouterr().err) == (2, True)
 
 
 def test_render_refuses_an_illegal_spec_and_writes_nothing(specs: Path, tmp_path: Path) -> None:
