@@ -37,7 +37,7 @@ class AccessEntries(Construct):
         ):
             for principal in people:
                 eks.CfnAccessEntry(
-                    self, principal.partition(":iam::")[2].replace("/", "-"), cluster_name=cluster_name,
+                    self, principal.partition(":iam::")[2].replace("/", ":"), cluster_name=cluster_name,
                     principal_arn=principal, type="STANDARD", access_policies=[access_policy(place, policy, where)],
                 )  # fmt: skip
 

@@ -47,7 +47,8 @@ def changed(base: Environment, **parts: Any) -> Environment:
 
 def variants() -> dict[str, Environment]:
     post = changed(environment("post-us-east-2"), capacity={"reservation_id": RESERVATION})
-    endpoint = post.cluster.endpoint
+    endpoint, access = post.cluster.endpoint, post.cluster.access
+    alike = ("arn:aws:iam::111122223333:role/team/Admin", "arn:aws:iam::111122223333:role/team-Admin")
     rows: dict[str, dict[str, Any]] = {
         "capacity-block": {},
         "reservation": {"capacity": {"kind": "reservation"}},
@@ -78,6 +79,7 @@ def variants() -> dict[str, Environment]:
         },
         "closed": {"network": {"nat": "none"}},
         "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},
+        "alike-admins": {"cluster": {"access": access.model_copy(update={"admin": alike})}},
         "unprotected": {"termination_protection": False, "cluster": {"deletion_protection": False}},
     }  # fmt: skip
     return {name: changed(post, name=name, **row) for name, row in rows.items()}

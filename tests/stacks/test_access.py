@@ -39,3 +39,9 @@ def test_a_viewer_reads_everywhere(stacks: Templates) -> None:
 
 def test_nobody_else_enters(stacks: Templates) -> None:
     assert len(resources(stacks["post-us-east-2-Cluster"], "AWS::EKS::AccessEntry")) == 4
+
+
+def test_principals_that_differ_by_a_path_have_an_entry_each(stacks: Templates) -> None:
+    entries = resources(stacks["alike-admins-Cluster"], "AWS::EKS::AccessEntry")
+
+    assert {entry["PrincipalArn"].partition("role/")[2] for entry in entries} >= {"team/Admin", "team-Admin"}
