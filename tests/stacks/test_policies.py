@@ -25,9 +25,17 @@ TAGS = {("project", "tandem"), ("cost-center", "inference")}
 DISTINCT = ["efa-on-demand", "reservation", "existing-network", "public-endpoint", "nat-per-zone", "mirror"]
 
 
-def report(folder: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((folder / "validation-report.json").read_text())
-    return found
+FLEET_LEFT_OUT = "Annotation::tandem:reservation-given"  # what the CDK reports of our own warning
+
+
+def reports(folder: Path) -> list[dict[str, Any]]:
+    """Return what each plugin found, but for the warning that an environment has no Fleet."""
+    plugins: list[dict[str, Any]] = json.loads((folder / "validation-report.json").read_text())["pluginReports"]
+    kept = [
+        {**plugin, "violations": [found for found in plugin["violations"] if found["ruleName"] != FLEET_LEFT_OUT]}
+        for plugin in plugins
+    ]
+    return [plugin for plugin in kept if plugin["violations"] or plugin["pluginName"] != "Construct Annotations"]
 
 
 def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
@@ -35,7 +43,7 @@ def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
 
     folder = synth(*distinct, validate=True)  # raises on an error; a warning is in the report
 
-    assert [found["ruleName"] for plugin in report(folder)["pluginReports"] for found in plugin["violations"]] == []
+    assert [found["ruleName"] for plugin in reports(folder) for found in plugin["violations"]] == []
 
 
 @pytest.fixture(scope="session")
@@ -46,8 +54,8 @@ def nag(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = app.app(hosts, inputs().catalogue, outdir=str(folder), validate=False)
     Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
     root.synth()
-    (plugin,) = report(folder)["pluginReports"]
-    return dict(plugin)
+    (plugin,) = reports(folder)
+    return plugin
 
 
 def test_cdk_nag_finds_nothing_without_a_written_reason(nag: dict[str, Any]) -> None:
