@@ -24,7 +24,10 @@ def images(chosen: Selection, *, resolve: bool) -> Exit:
 
         references = {use.reference for listed in uses.values() for use in listed}
         written = resolve_digests(sorted(references), DATA / "platform" / "digests.yaml")
-        print(f"wrote {counted(len(written), 'digest')}; render again: an artifact key holds its image's digest")
+        if chosen.as_json:
+            print_json({"digests": written})
+        else:
+            print(f"wrote {counted(len(written), 'digest')}; render again: an artifact key holds its image's digest")
         return Exit.DONE
     unpinned = sorted({use.reference for listed in uses.values() for use in listed if use.digest is None})
     code = Exit.STALE if chosen.strict and unpinned else Exit.DONE

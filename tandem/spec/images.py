@@ -22,7 +22,7 @@ class ImageUse:
         kind: "image" or "chart".
         reference: `repository:tag` as published.
         mirrored: the same behind the environment's mirror; equal without one.
-        digest: sha256:..., None until resolved.
+        digest: sha256:..., None until resolved; the chart's stands in its own data file.
         used_by: experiment names, or "neuron-dra-driver".
     """
 
@@ -55,7 +55,7 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
     return [
         ImageUse(
             kind=kind, reference=reference, mirrored=mirror(reference, environment.registry_mirrors),
-            digest=catalogue.digests.of(reference), used_by=tuple(names),
+            digest=catalogue.digests.of(reference) or (chart.digest.value if kind == "chart" else None), used_by=tuple(names),
         )
         for (kind, reference), names in users.items()
     ]  # fmt: skip

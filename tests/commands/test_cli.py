@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tandem.cli import main
+from tandem.spec.catalogue import catalogue
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -154,6 +155,25 @@ def test_images_shows_the_mirror_beside_the_published_name(specs: Path, capsys: 
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
     assert all(use["mirrored"].startswith(host) for use in uses if use["reference"].startswith("public.ecr.aws"))
+
+
+def test_images_names_the_digest_of_the_pinned_chart(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["images", "--json", "post-us-east-2", *folders(specs)])
+
+    (chart,) = [
+        use for use in json.loads(capsys.readouterr().out)["images"]["post-us-east-2"] if use["kind"] == "chart"
+    ]
+    assert chart["digest"] == catalogue().dra_chart.digest.value
+
+
+def test_images_resolve_as_json_is_json(
+    specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem.commands.resolve.resolve_digests", lambda references, _: dict.fromkeys(references, "d"))
+
+    main(["images", "--resolve", "--json", "post-us-east-2", *folders(specs)])
+
+    assert set(json.loads(capsys.readouterr().out)["digests"].values()) == {"d"}
 
 
 def test_images_with_strict_gives_1_while_an_image_is_unpinned(specs: Path) -> None:
