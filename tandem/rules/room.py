@@ -84,11 +84,14 @@ def _device_memory(hosting: Hosting) -> Iterable[Finding]:
     ]
     needed, present = needs[0] + max(needs[1:], default=0), serving.devices * figure.value * GIB
     if needed > present:
+        counts = hosting.instance.device_counts.value
+        larger = min((count for count in counts if count * figure.value * GIB >= needed), default=None)
+        claim = f"write devices: {larger} in the experiment, or " if larger else ""
         yield Finding(
             path=hosting.path,
             got=f"{trial.experiment.name!r}, whose weights and KV cache take {needed / GIB:.0f} GiB",
             allowed=f"at most {present // GIB} GiB: {serving.devices} devices of {figure.value} GiB",
-            change=f"claim {-(-needed // (figure.value * GIB))} devices, or lower max_num_seqs or max_model_len",
+            change=f"{claim}lower max_num_seqs or max_model_len",
             source=hosting.catalogue.instances.sources[figure.source],
         )  # fmt: skip
 

@@ -75,7 +75,10 @@ class Variant(Record):
     mode: Mode = Field(description="how tokens are decoded; none is plain decoding")
     draft: ModelId | None = Field(default=None, description="the draft model or head; null for none and medusa")
     num_speculative_tokens: int | None = Field(
-        default=None, ge=1, le=64, description="tokens drafted per step; null for none"
+        default=None,
+        ge=1,
+        le=64,
+        description="window k, null for none; a step commits at most k tokens on nxdi-v0, k + 1 on native",
     )
     method: str | None = Field(
         default=None, description="vLLM's `method`; leave it out, the runtime's own spelling is rendered"

@@ -55,7 +55,8 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
     return [
         ImageUse(
             kind=kind, reference=reference, mirrored=mirror(reference, environment.registry_mirrors),
-            digest=catalogue.digests.of(reference) or (chart.digest.value if kind == "chart" else None), used_by=tuple(names),
+            digest=catalogue.digests.of(reference) or (chart.digest.value if kind == "chart" else None),
+            used_by=tuple(names),
         )
         for (kind, reference), names in users.items()
     ]  # fmt: skip

@@ -295,3 +295,14 @@ def test_a_swept_name_that_a_written_variant_has_is_to_be_renamed() -> None:
     changes = {"experiment.sweep": sweep, "experiment.variants[1].name": "fast-qwen3-0-6b-k5"}
 
     assert changes_proposed("variant-once", changes) == ["rename one: it names a Deployment and a Service"]
+
+
+@pytest.mark.parametrize(("batch", "change"), [(700, "write devices: 16 in the experiment, or lower"), (4096, "lower")])
+def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(batch: int, change: str) -> None:
+    changes = {"experiment.serving.max_num_seqs": min(batch, 1024), "experiment.serving.max_model_len": 1024}
+    if batch > 1024:
+        changes["experiment.serving.max_model_len"] = 4096
+
+    (found,) = changes_proposed("device-memory", changes)
+
+    assert found.startswith(change)
