@@ -10,6 +10,9 @@ from typing import Any
 from tandem.rules.rule import Finding, Rule
 from tandem.rules.subjects import Hosting, Trial
 
+# CloudFormation sends all servers of an experiment, old and new, in one invocation of 256 KiB; one takes up to 5.5 KB
+MOST_SENT = 20
+
 
 def _baseline(trial: Trial) -> Iterable[Finding]:
     if all(arm.variant.mode != "none" for arm in trial.arms):
@@ -65,6 +68,16 @@ def _at_once(hosting: Hosting) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _sent(hosting: Hosting) -> Iterable[Finding]:
+    arms = len(hosting.trial.arms)
+    if hosting.environment.delivery.kind == "cdk" and arms > MOST_SENT:
+        yield Finding(
+            path=hosting.path, got=f"{hosting.trial.experiment.name!r} with {arms} variants, applied by the CDK",
+            allowed=f"at most {MOST_SENT} variants with delivery cdk",
+            change="divide the sweep among experiments, or write delivery.kind: gitops",
+        )  # fmt: skip
+
+
 _OWN = "Tandem's own: what an experiment is"
 
 RULES: tuple[Rule[Any], ...] = (
@@ -85,6 +98,12 @@ RULES: tuple[Rule[Any], ...] = (
     Rule(
         id="suite-once", of=Trial, severity="refusal", find=_suite_once,
         sentence="each suite stands once", source=_OWN, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="variants-sent", of=Hosting, severity="refusal", find=_sent,
+        sentence=f"with delivery cdk an experiment has at most {MOST_SENT} variants",
+        source="docs.aws.amazon.com/lambda/latest/dg/gettingstarted-limits.html: an asynchronous invocation's payload",
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="arms-at-once", of=Hosting, severity="refusal", find=_at_once,

@@ -49,6 +49,8 @@ def load(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> 
         SpecError: a folder does not exist, or a named environment has no file.
     """
     faults: list[Fault] = []
+    if not (_files(environments) or _files(experiments)):
+        faults.append(_nothing(environments, experiments))
     found_environments = {
         document.file: (document, record) for document, record in _parsed(environments, names, Environment, faults)
     }
@@ -98,6 +100,14 @@ def _files(folder: Path) -> list[Path]:
                    change="create it, or name another by --environments or --experiments")]
         )  # fmt: skip
     return sorted(folder.glob("*.yaml"))
+
+
+def _nothing(environments: Path, experiments: Path) -> Fault:
+    return Fault(
+        file=str(environments), path="", got=f"no .yaml file here, and none in {experiments}",
+        allowed="one environment or experiment at least",
+        change="start from `tandem new NAME`, or name other folders by --environments and --experiments",
+    )  # fmt: skip
 
 
 def _missing(folder: Path, name: str, present: list[str]) -> Fault:

@@ -136,12 +136,6 @@ def test_an_environment_named_twice_is_loaded_once(folders: Path) -> None:
     assert list(loaded(folders, "home", "home").environments) == ["home"]
 
 
-def test_empty_folders_declare_nothing(tmp_path: Path) -> None:
-    workspace = load(tmp_path, tmp_path)
-
-    assert (workspace.environments, workspace.experiments, workspace.faults) == ({}, {}, ())
-
-
 def test_a_fault_prints_as_one_line() -> None:
     fault = Fault(
         file="e.yaml", path="a.b", got="1", allowed="2", change="write 2", line=3, rule="r", source="s, 2026-11-21"
@@ -160,3 +154,12 @@ def test_an_error_carries_every_fault_on_a_line_of_its_own() -> None:
     fault = Fault(file="e.yaml", path="", got="x", allowed="y", change="z")
 
     assert str(SpecError([fault, fault])).count("\n") == 1
+
+
+def test_two_empty_folders_are_no_success(tmp_path: Path) -> None:
+    for name in ("environments", "experiments"):
+        (tmp_path / name).mkdir()
+
+    (fault,) = loaded(tmp_path).faults
+
+    assert fault.got.startswith("no .yaml file here")
