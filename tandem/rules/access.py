@@ -81,11 +81,12 @@ def _principal_once(stamp: Stamp) -> Iterable[Finding]:
 def _boundary(stamp: Stamp) -> Iterable[Finding]:
     boundary = stamp.environment.bootstrap.permissions_boundary
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
-        name = boundary.rpartition("/")[2]
+        folder, _, name = boundary.rpartition("/")
+        plain = POLICY_NAME.fullmatch(name) and folder.endswith(":policy")  # a policy with a path has no such name
         yield Finding(
             path="bootstrap.permissions_boundary", got=repr(boundary),
             allowed="the name of a managed policy, not its ARN",
-            change=f"write {name}" if POLICY_NAME.fullmatch(name) else "write its name",
+            change=f"write {name}" if plain else "write the name of a policy whose path is /",
         )  # fmt: skip
 
 

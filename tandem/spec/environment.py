@@ -210,7 +210,10 @@ class GitopsDelivery(Record):
     ] = Field(description="git repository that holds manifests/")
     revision: Annotated[
         str, Field(pattern=r"^[^\s-]\S*$", json_schema_extra={"allowed": "a git revision, without blanks"})
-    ] = Field(description="branch, tag, commit or full ref (refs/tags/x) to sync")
+    ] = Field(
+        description="branch, tag, commit or full ref to sync; Flux takes 1.2 or v1.2 for a tag, so write "
+        "refs/heads/1.2 for a branch of such a name"
+    )
     path: Annotated[
         str,
         Field(

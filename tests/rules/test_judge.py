@@ -306,3 +306,13 @@ def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(batch: int, 
     (found,) = changes_proposed("device-memory", changes)
 
     assert found.startswith(change)
+
+
+@pytest.mark.parametrize(
+    ("policy", "change"),
+    [("policy/Edge", "write Edge"), ("policy/team/Edge", "write the name of a policy whose path is /")],
+)
+def test_the_name_proposed_for_a_boundary_is_the_name_of_that_policy(policy: str, change: str) -> None:
+    changes = {"environment.bootstrap.permissions_boundary": f"arn:aws:iam::210987654321:{policy}"}
+
+    assert changes_proposed("boundary-name", changes) == [change]
