@@ -54,6 +54,12 @@ def stale(environment: Environment, experiments: Iterable[Experiment], catalogue
     return _different(environment, files(environment, experiments, catalogue), out)
 
 
+def orphans(environments: Iterable[str], out: Path) -> list[str]:
+    """Return the folders below `out` that are trees of ours for environments that are declared no more."""
+    trees = {path.parent.name for path in out.glob(f"*/{KUSTOMIZATION}")}
+    return sorted(trees - set(environments))
+
+
 def files(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue) -> dict[Path, str]:
     """Return path, relative to the tree's root, to text, for one environment."""
     hosted = list(experiments)

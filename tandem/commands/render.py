@@ -23,14 +23,19 @@ def render(chosen: Selection, out: Path, *, check: bool) -> Exit:
     for environment in inputs.environments():
         act = tree.stale if check else tree.render
         changed += [str(path) for path in act(environment, inputs.hosted(environment), inputs.catalogue, out)]
-    code = Exit.STALE if check and changed else verdict(inputs.faults, strict=chosen.strict)
+    orphans = [] if chosen.names else tree.orphans(inputs.workspace.environments, out)
+    code = Exit.STALE if check and (changed or orphans) else verdict(inputs.faults, strict=chosen.strict)
     if chosen.as_json:
-        print_json({"out": str(out), "stale" if check else "written": changed, "exit_code": int(code)})
+        print_json(
+            {"out": str(out), "stale" if check else "written": changed, "orphans": orphans, "exit_code": int(code)}
+        )
         return code
     if inputs.faults:
         print(f"{counted(len(inputs.faults), 'warning')}: `tandem check` lists them", file=sys.stderr)
     for path in changed:
         print(f"{_done(out / path, check=check)} {path}")
+    for name in orphans:
+        print(f"orphan {name}: no environment has this name; GitOps would go on syncing it: delete {out / name}")
     verb = "stale" if check else "changed"
     print(f"{counted(len(inputs.environments()), 'environment')}: {counted(len(changed), 'file')} {verb} in {out}")
     return code

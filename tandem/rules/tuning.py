@@ -42,6 +42,20 @@ def _async(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _async_plain(trial: Trial) -> Iterable[Finding]:
+    runtime = trial.runtime
+    if runtime is None or runtime.spelling is None or not trial.experiment.serving.async_mode:
+        return
+    plain = [variant.name for variant in trial.experiment.all_variants() if variant.mode == "none"]
+    if runtime.spelling.async_key and plain:
+        yield Finding(
+            path="serving.async_mode",
+            got=f"true with the plain variant {plain[0]}",
+            allowed="false, until the plain variant is seen to run asynchronously",
+            change="write false, or look into the plain server's log: if it stays synchronous it is no control",
+        )  # fmt: skip
+
+
 RULES: tuple[Rule[Trial], ...] = (
     Rule(
         id="tuning-read", of=Trial, severity="refusal", find=_read,
@@ -52,6 +66,12 @@ RULES: tuple[Rule[Trial], ...] = (
         id="async-alike", of=Trial, severity="refusal", find=_async,
         sentence="asynchronous execution is off where speculation turns it off, so that all variants run alike",
         source="aws-neuron/aws-neuron-sdk vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)",
+        date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="async-plain", of=Trial, severity="warning", find=_async_plain,
+        sentence="asynchronous execution of plain decoding is shown by no source: the guide asks for fused speculation",
+        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/developer_guides/feature-guide.rst, async runtime",
         date=date(2026, 8, 21),
     ),
 )  # fmt: skip

@@ -28,6 +28,7 @@ class ArtifactKey:
         tensor_parallel_size, draft_tensor_parallel_size: logical cores; vLLM gives the draft the target's.
         max_num_seqs: batch, for prefill and decode alike. max_model_len: tokens.
         sampling, tuning, neuron_config: the compile settings that the server's flags carry.
+        environment: the variables that change what is compiled.
 
     Source of the list: NxDI's NeuronConfig (aws-neuron/neuronx-distributed-inference models/config.py).
     """
@@ -58,6 +59,7 @@ class ArtifactKey:
     sampling: dict[str, bool | int | str]
     tuning: dict[str, object]
     neuron_config: dict[str, bool | int | str]
+    environment: dict[str, str]
 
     @property
     def digest(self) -> str:
@@ -124,6 +126,7 @@ def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue)
         sampling=spelling.greedy_sampling,
         tuning={name: tuning[name] for name in spelling.tuning_keys},
         neuron_config={**spelling.constant_neuron_config, **speculation},
+        environment=spelling.compile_environment,
     )
 
 

@@ -70,7 +70,10 @@ class Spelling(Record):
         description="mode to vLLM's `method`; null where it is never read and so never written"
     )
     draft_takes_max_model_len: bool = Field(description="the speculative config takes the draft's max_model_len")
-    environment: dict[str, str] = Field(description="environment variables of every server")
+    environment: dict[str, str] = Field(description="environment variables of every server, read at run time only")
+    compile_environment: dict[str, str] = Field(
+        description="environment variables of every server that change what is compiled: part of the artifact key"
+    )
     logical_core_variable: str | None = Field(description="environment variable that takes the LNC")
     artifact_variable: str = Field(description="environment variable that takes the artifact's folder")
     artifact_is_cache: bool = Field(

@@ -106,6 +106,7 @@ def _speculative_config(experiment: Experiment, variant: Variant, spelling: Spel
 def _environment(experiment: Experiment, spelling: Spelling, artifact_folder: str) -> dict[str, str]:
     lnc = str(experiment.serving.logical_neuron_core)
     return {
+        **spelling.compile_environment,
         **spelling.environment,
         **({spelling.logical_core_variable: lnc} if spelling.logical_core_variable else {}),
         spelling.artifact_variable: artifact_folder,

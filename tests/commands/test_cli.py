@@ -220,6 +220,26 @@ def test_render_says_in_words_that_a_folder_is_not_its_own(
     assert (code, "a folder of other files" in capsys.readouterr().err) == (2, True)
 
 
+def test_render_check_gives_1_for_a_tree_that_no_environment_has(specs: Path, tmp_path: Path) -> None:
+    command = ["render", "--out", str(tmp_path / "out"), *folders(specs)]
+    main(command)
+    (specs / "environments" / "dev-trn2-3xlarge.yaml").unlink()
+
+    assert main([*command, "--check"]) == 1
+
+
+def test_render_names_the_tree_that_no_environment_has(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["render", "--out", str(tmp_path / "out"), *folders(specs)]
+    main(command)
+    (specs / "environments" / "dev-trn2-3xlarge.yaml").unlink()
+
+    main(command)
+
+    assert "orphan dev-trn2-3xlarge" in capsys.readouterr().out
+
+
 def test_render_refuses_an_illegal_spec_and_writes_nothing(specs: Path, tmp_path: Path) -> None:
     spoil(specs, "tensor_parallel_size: 32", "tensor_parallel_size: 64", "experiments/post.yaml")
 

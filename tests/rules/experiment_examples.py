@@ -157,8 +157,9 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
     "async-alike": Example(
         path="serving.async_mode",
         found={**native(), f"{SERVING}.async_mode": True},
-        passed={f"{SERVING}.async_mode": True},
+        passed=native(),
     ),
+    "async-plain": Example(path="serving.async_mode", found={f"{SERVING}.async_mode": True}),
     "cores-present": Example(
         path="serving.tensor_parallel_size",
         found={f"{SERVING}.tensor_parallel_size": 64},

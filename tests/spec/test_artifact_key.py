@@ -84,6 +84,7 @@ CHANGES: dict[str, Callable[[], ArtifactKey]] = {
     "sampling": lambda: key(catalogue=spelling(greedy_sampling={"do_sample": False})),
     "tuning": lambda: key(serving(tuning=POST.serving.tuning.model_copy(update={"fused_qkv": True}))),
     "neuron_config": lambda: key(catalogue=spelling(constant_neuron_config={})),
+    "environment": lambda: key(catalogue=spelling(compile_environment={"VLLM_USE_V1": "1"})),
 }
 # rendered alike in every variant: no declared setting changes them yet; the draft's degree follows the target's
 CONSTANT = {"quantization", "kv_cache_quantization", "prefix_caching", "draft_tensor_parallel_size"}
@@ -105,6 +106,10 @@ def test_a_change_of_one_setting_changes_its_field_and_the_digest(field: str) ->
 @pytest.mark.parametrize("field", FIELDS)
 def test_every_field_is_part_of_the_digest(field: str) -> None:
     assert replace(key(), **{field: "something else"}).digest != key().digest
+
+
+def test_a_variable_that_is_read_at_run_time_only_is_no_part_of_it() -> None:
+    assert key(catalogue=spelling(environment={"VLLM_LOGGING_LEVEL": "DEBUG"})).digest == key().digest
 
 
 def test_the_names_of_experiment_and_variant_are_no_part_of_it() -> None:
