@@ -103,14 +103,27 @@ def test_it_ends_and_tidies_up_when_its_starter_is_killed():
     assert not Path(work).exists()
 
 
+@pytest.fixture
+def interruptible():
+    """A shell without job control has its background jobs ignore interrupts, and their children inherit that."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_it_can_be_run_by_itself_until_interrupted():
     command = [sys.executable, "-m", "tandem.twin.aws", "start", "--account", "333344445555"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=Path(__file__).parents[2]) as alone:
         said = alone.stdout.readline().decode()
         alone.send_signal(signal.SIGINT)
+        try:
+            code = alone.wait(30)
+        finally:
+            alone.kill()
 
     assert said.startswith("local AWS endpoint of account 333344445555 at http://127.0.0.1:")
-    assert alone.returncode == 0
+    assert code == 0
 
 
 def test_the_caller_settings_do_not_reach_it(monkeypatch, endpoint):
