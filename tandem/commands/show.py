@@ -90,9 +90,11 @@ def _folders(chosen: Selection) -> str:
 def next_commands(environment: Environment, folders: str = "") -> list[str]:
     """Return the commands that bring this environment from files to servers, in order."""
     target = f"aws://{environment.account}/{environment.region}"
+    boundary = environment.bootstrap.permissions_boundary
     bootstrap = (
         f"npx cdk bootstrap {target} --qualifier {environment.bootstrap.qualifier} "
         f"--toolkit-stack-name CDKToolkit-{environment.bootstrap.qualifier}"
+        + (f" --custom-permissions-boundary {boundary}" if boundary else "")
     )
     stacks_of = f"'{environment.name}/*' -c env={environment.name}{folders}"
     commands = [bootstrap, f"npx cdk diff {stacks_of}", f"npx cdk deploy {stacks_of}"]

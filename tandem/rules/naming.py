@@ -77,10 +77,10 @@ def _tags(stamp: Stamp) -> Iterable[Finding]:
                 path=f"tags.{key}", got=f"the key {key!r}", allowed="keys without the prefix aws:", change="rename it"
             )
         for what, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
-            if len(text) > limit or not TAG_TEXT.fullmatch(text) or not (text or what == "value"):
+            if len(text) > limit or not TAG_TEXT.fullmatch(text) or not text:
                 yield Finding(
                     path=f"tags.{key}", got=f"the {what} {text[:40]!r}, {len(text)} characters",
-                    allowed=f"at most {limit} letters, digits, spaces and _ . : / = + - @",
+                    allowed=f"1 to {limit} letters, digits, spaces and _ . : / = + - @",
                     change=f"rewrite the {what}",
                 )  # fmt: skip
 

@@ -140,6 +140,14 @@ def test_show_tells_the_cdk_where_files_outside_the_repository_are(
     assert f"-c env=post-us-east-2 -c environments={specs}/environments" in capsys.readouterr().out
 
 
+def test_show_bootstraps_with_the_declared_boundary(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    spoil(specs, "  qualifier: tandem", "  qualifier: tandem\n  permissions_boundary: TeamBoundary")
+
+    main(["show", "post-us-east-2", *folders(specs)])
+
+    assert "--custom-permissions-boundary TeamBoundary" in capsys.readouterr().out
+
+
 def test_images_lists_the_runtime_image_and_the_chart(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 

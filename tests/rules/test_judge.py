@@ -193,12 +193,13 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
         [("device-count", "experiments[0]"), ("group-published", "experiments[0]")],
     ),
     "more tags than a resource takes": (
-        {"environment.tags": {f"k{index}": "" for index in range(41)}},
+        {"environment.tags": {f"k{index}": "v" for index in range(41)}},
         [("tags-fit", "tags")],
     ),
-    "a tag with a long key": ({"environment.tags": {"k" * 129: ""}}, [("tags-fit", f"tags.{'k' * 129}")]),
+    "a tag with a long key": ({"environment.tags": {"k" * 129: "v"}}, [("tags-fit", f"tags.{'k' * 129}")]),
     "a tag with a long value": ({"environment.tags": {"k": "v" * 257}}, [("tags-fit", "tags.k")]),
     "a tag with an ampersand": ({"environment.tags": {"k": "r&d"}}, [("tags-fit", "tags.k")]),
+    "a tag without a value": ({"environment.tags": {"team": ""}}, [("tags-fit", "tags.team")]),
     "a tag without a key": ({"environment.tags": {"": "v"}}, [("tags-fit", "tags.")]),
     "one subnet in one zone": (
         {
