@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
-from tandem.commands.inputs import Inputs, Selection, legal
+from tandem.commands.inputs import Selection, legal
 from tandem.commands.outcome import Exit, counted, print_json
 from tandem.spec.catalogue import DATA
-from tandem.spec.images import ImageUse, image_uses
+from tandem.spec.images import image_uses
 
 
 def images(chosen: Selection, *, resolve: bool) -> Exit:
@@ -18,7 +18,10 @@ def images(chosen: Selection, *, resolve: bool) -> Exit:
         ResolveError: a registry does not answer or does not know a tag.
     """
     inputs = legal(replace(chosen, strict=False))
-    uses = {environment.name: _uses(inputs, environment.name) for environment in inputs.environments()}
+    uses = {
+        environment.name: image_uses(environment, inputs.hosted(environment), inputs.catalogue)
+        for environment in inputs.environments()
+    }
     if resolve:
         from tandem.commands.resolve import resolve_digests  # noqa: PLC0415  # the only part that needs a network
 
@@ -29,10 +32,10 @@ def images(chosen: Selection, *, resolve: bool) -> Exit:
         else:
             print(f"wrote {counted(len(written), 'digest')}; render again: an artifact key holds its image's digest")
         return Exit.DONE
-    unpinned = sorted({use.reference for listed in uses.values() for use in listed if use.digest is None})
+    unpinned = any(use.digest is None for listed in uses.values() for use in listed)
     code = Exit.STALE if chosen.strict and unpinned else Exit.DONE
     if chosen.as_json:
-        print_json({"images": {name: [_plain(use) for use in listed] for name, listed in uses.items()}})
+        print_json({"images": {name: [asdict(use) for use in listed] for name, listed in uses.items()}})
         return code
     for name, listed in uses.items():
         print(name)
@@ -43,15 +46,3 @@ def images(chosen: Selection, *, resolve: bool) -> Exit:
             print(f"         digest  {use.digest or 'not pinned: tandem images --resolve'}")
             print(f"         used by {', '.join(use.used_by)}")
     return code
-
-
-def _uses(inputs: Inputs, name: str) -> list[ImageUse]:
-    environment = next(found for found in inputs.environments() if found.name == name)
-    return image_uses(environment, inputs.hosted(environment), inputs.catalogue)
-
-
-def _plain(use: ImageUse) -> dict[str, object]:
-    return {
-        "kind": use.kind, "reference": use.reference, "mirrored": use.mirrored, "digest": use.digest,
-        "used_by": list(use.used_by),
-    }  # fmt: skip

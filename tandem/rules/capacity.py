@@ -9,8 +9,6 @@ from tandem.rules.rule import Finding, Rule, listed
 from tandem.rules.subjects import Stamp
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, NewNetwork
 
-RESERVED_KINDS = ("capacity-block", "reservation")
-
 
 def zones(stamp: Stamp) -> list[tuple[str, str]]:
     """Return (key path, zone id) of every zone the network names."""
@@ -102,7 +100,7 @@ def _reservation_given(stamp: Stamp) -> Iterable[Finding]:
 
 def _reservation_used(stamp: Stamp) -> Iterable[Finding]:
     capacity = stamp.environment.capacity
-    if capacity.kind not in RESERVED_KINDS and capacity.reservation_id is not None:
+    if not capacity.needs_reservation and capacity.reservation_id is not None:
         yield Finding(
             path="capacity.reservation_id", got=f"{capacity.reservation_id} with kind {capacity.kind}",
             allowed=f"null with kind {capacity.kind}", change="delete it, or write kind: capacity-block or reservation",

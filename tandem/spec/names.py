@@ -19,7 +19,6 @@ CLAIM_TEMPLATE = "neuron-devices"
 SERVER_PORT = 8000
 RAISE_LABEL_PREFIX = "raise.tandem"
 MODELS_MOUNT = "/models"
-ARTIFACTS_MOUNT = "/artifacts"
 
 
 def cluster(environment: Environment) -> str:
