@@ -13,10 +13,10 @@ from constructs import Construct
 from charts.manifest import labels, manifest, wave
 from charts.network import policies
 from tandem.spec import names
-from tandem.spec.artifact_key import artifact_key
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.variant_key import artifact_key
 
 WAVE = 0
 

@@ -11,12 +11,13 @@ from typing import Any
 from charts.claims import template_name
 from charts.probes import probes
 from tandem.spec import names
-from tandem.spec.artifact_key import ArtifactKey, artifact_key
+from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, ServingSettings, Variant
 from tandem.spec.images import pull_name
 from tandem.spec.server import artifact_folder, server
+from tandem.spec.variant_key import artifact_key
 
 CACHE_MOUNT = "/cache"
 GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)

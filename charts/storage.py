@@ -16,10 +16,10 @@ from constructs import Construct
 
 from charts.manifest import labels, manifest, wave
 from tandem.spec import names
-from tandem.spec.artifact_key import artifact_key
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.variant_key import artifact_key
 
 WAVE = 2
 DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIGURATION.md, 2026-08

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from tandem.commands.inputs import Inputs, Selection, legal
 from tandem.commands.outcome import Exit, print_json, verdict
 from tandem.spec import names
-from tandem.spec.artifact_key import artifact_key
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import Fault
+from tandem.spec.variant_key import artifact_key
 
 
 def show(chosen: Selection) -> Exit:

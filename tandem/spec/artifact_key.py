@@ -2,17 +2,20 @@
 
 Invariant: two variants share a key exactly when one may serve the other's artifact. A mirror never changes
 it, and a setting that is read at run time only is not part of it unless the artifact stores it.
+
+How a variant becomes a key stands in `tandem.spec.variant_key`; this module needs no catalogue, so that a pod
+can compare keys with nothing of the environment's at hand.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
 
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.experiment import Experiment, Variant, slug
-from tandem.spec.model import Model
+from tandem.spec.slug import slug
 
 DIGEST_CHARACTERS = 12
 
@@ -24,7 +27,7 @@ class ArtifactKey:
     Args:
         image_repository, image_tag, image_digest: as published; the digest is None until pinned.
         target, draft: id@revision; draft None without one.
-        speculation_length: num_speculative_tokens, 0 without speculation.
+        num_speculative_tokens: the window k; 0 without speculation.
         tensor_parallel_size, draft_tensor_parallel_size: logical cores; vLLM gives the draft the target's.
         max_num_seqs: batch, for prefill and decode alike. max_model_len: tokens.
         sampling, tuning, neuron_config: the compile settings that the server's flags carry.
@@ -45,7 +48,7 @@ class ArtifactKey:
     target: str
     draft: str | None
     mode: str
-    speculation_length: int
+    num_speculative_tokens: int
     tensor_parallel_size: int
     draft_tensor_parallel_size: int | None
     logical_neuron_core: int
@@ -64,13 +67,12 @@ class ArtifactKey:
     @property
     def digest(self) -> str:
         """Return the first characters of the SHA-256 over the canonical JSON of all fields."""
-        text = json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_CHARACTERS]
+        return hashlib.sha256(self._canonical().encode()).hexdigest()[:DIGEST_CHARACTERS]
 
     @property
     def name(self) -> str:
         """Return the readable prefix and the digest: the folder of the artifact."""
-        draft = [slug(self.draft.partition("@")[0]), f"k{self.speculation_length}"] if self.draft else []
+        draft = [slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"] if self.draft else []
         parts = [
             slug(self.target.partition("@")[0]), self.mode, *draft,
             f"tp{self.tensor_parallel_size}", f"lnc{self.logical_neuron_core}",
@@ -83,52 +85,44 @@ class ArtifactKey:
         """Return the S3 prefix and mount path, without slashes at its ends."""
         return f"artifacts/{self.name}"
 
+    def as_fields(self) -> dict[str, Any]:
+        """Return the fields as the plain JSON values that manifests and pods carry."""
+        plain: dict[str, Any] = json.loads(self._canonical())
+        return plain
+
+    @classmethod
+    def from_fields(cls, values: Mapping[str, Any]) -> Self:
+        """Build the key that `as_fields` wrote.
+
+        Raises:
+            ValueError: a field is missing or unknown; the message names it.
+        """
+        known = {field.name for field in fields(cls)}
+        missing, unknown = sorted(known - set(values)), sorted(set(values) - known)
+        if missing or unknown:
+            said = [f"without {', '.join(missing)}"] if missing else []
+            said += [f"with the unknown {', '.join(unknown)}"] if unknown else []
+            raise ValueError(f"an artifact key {' and '.join(said)}")
+        return cls(**values)
+
     def differences(self, other: ArtifactKey) -> dict[str, tuple[object, object]]:
         """Return the fields that differ, each with this key's and the other's value."""
-        mine, theirs = asdict(self), asdict(other)
-        return {field: (mine[field], theirs[field]) for field in mine if mine[field] != theirs[field]}
+        return differences(self.as_fields(), other.as_fields())
+
+    def _canonical(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
 
 
-def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ArtifactKey:
-    """Compute the key of one variant's artifact.
+def differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> dict[str, tuple[object, object]]:
+    """Return field -> (my value, their value) where two keys' plain fields differ; absent is None.
 
-    The experiment must have passed the rules: its runtime is rendered and its models are known.
+    A nested mapping is told entry by entry, as `tuning.fused_qkv`.
     """
-    runtime, models = catalogue.runtimes[experiment.runtime], catalogue.models
-    serving, spelling, versions = experiment.serving, runtime.spelling, runtime.versions
-    assert spelling is not None  # a rule refuses runtimes that are not rendered
-    tuning = serving.tuning.model_dump()
-    speculation = spelling.speculation_neuron_config.get(variant.mode, {})
-    return ArtifactKey(
-        runtime=runtime.name,
-        image_repository=runtime.image.repository,
-        image_tag=runtime.image.tag,
-        image_digest=catalogue.digests.of(runtime.image.reference),
-        sdk=versions.sdk.value,
-        neuronx_cc=versions.neuronx_cc.value,
-        nxdi=versions.nxdi.value,
-        plugin=versions.plugin.value,
-        platform_target=runtime.platform_target,
-        target=_pinned(models[experiment.target]),
-        draft=_pinned(models[variant.draft]) if variant.draft else None,
-        mode=variant.mode,
-        speculation_length=variant.num_speculative_tokens or 0,
-        tensor_parallel_size=serving.tensor_parallel_size,
-        draft_tensor_parallel_size=serving.tensor_parallel_size if variant.draft else None,
-        logical_neuron_core=serving.logical_neuron_core,
-        max_num_seqs=serving.max_num_seqs,
-        max_model_len=serving.max_model_len,
-        dtype=serving.dtype,
-        quantization=None,  # no runtime renders quantized weights yet
-        kv_cache_quantization=None,
-        prefix_caching=False,  # rendered off in every variant: a cache hit would flatter whoever runs second
-        async_mode=serving.async_mode,
-        sampling=spelling.greedy_sampling,
-        tuning={name: tuning[name] for name in spelling.tuning_keys},
-        neuron_config={**spelling.constant_neuron_config, **speculation},
-        environment=spelling.compile_environment,
-    )
-
-
-def _pinned(model: Model) -> str:
-    return f"{model.id}@{model.revision_or_main()}"
+    found: dict[str, tuple[object, object]] = {}
+    for field in dict.fromkeys([*mine, *theirs]):
+        one, other = mine.get(field), theirs.get(field)
+        if isinstance(one, Mapping) and isinstance(other, Mapping):
+            found |= {f"{field}.{entry}": pair for entry, pair in differences(one, other).items()}
+        elif one != other or type(one) is not type(other):
+            found[field] = (one, other)
+    return found

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from tandem.spec.environment import Label, Name
 from tandem.spec.record import WHOLE, Record
+from tandem.spec.slug import slug
 
 Mode = Literal["none", "vanilla", "fused", "eagle", "eagle3", "medusa"]
 ModelId = Annotated[
@@ -129,9 +130,3 @@ class Experiment(Record):
     def all_variants(self) -> tuple[Variant, ...]:
         """Return the written variants, then the swept ones."""
         return self.variants + (self.sweep.variants() if self.sweep else ())
-
-
-def slug(model_id: str) -> str:
-    """Return a model's name as a Kubernetes label: `Qwen/Qwen3-1.7B` is `qwen3-1-7b`."""
-    name = model_id.rpartition("/")[2].lower()
-    return "".join(character if character.isalnum() else "-" for character in name).strip("-")

@@ -19,7 +19,7 @@ from chart_cases import (
 )
 
 from tandem.spec import names
-from tandem.spec.artifact_key import artifact_key
+from tandem.spec.variant_key import artifact_key
 
 Pod = dict[str, Any]
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}

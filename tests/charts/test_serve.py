@@ -28,8 +28,8 @@ from chart_cases import (
 from charts import workloads
 from charts.pod import GRACE_S, REFUSE_EMPTY_THEN_COPY
 from charts.probes import program
-from tandem.spec.artifact_key import artifact_key
 from tandem.spec.server import artifact_folder
+from tandem.spec.variant_key import artifact_key
 
 SERVERS = [
     pytest.param(environment, experiment, variant.name, id=f"{experiment}-{variant.name}")

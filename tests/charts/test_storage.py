@@ -8,7 +8,7 @@ import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, experiments, of_kind, stages, templates
 
 from tandem.spec import names
-from tandem.spec.artifact_key import artifact_key
+from tandem.spec.variant_key import artifact_key
 
 
 def volumes(environment: str, experiment: str) -> dict[str, dict[str, Any]]:

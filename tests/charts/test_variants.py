@@ -13,8 +13,8 @@ from chart_cases import variant as find
 
 from charts import serve, workloads
 from tandem.spec import names
-from tandem.spec.artifact_key import artifact_key
 from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.variant_key import artifact_key
 
 Template = dict[str, Any]
 PAIRS = [

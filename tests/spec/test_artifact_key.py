@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from committed import EXPERIMENTS, environment, experiment, known
 
-from tandem.spec.artifact_key import DIGEST_CHARACTERS, ArtifactKey, artifact_key
+from tandem.spec.artifact_key import DIGEST_CHARACTERS, ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.figure import Figure
 from tandem.spec.images import image_uses, mirror, pull_name
+from tandem.spec.variant_key import artifact_key
 
 POST = experiment("post")
 FAST = POST.variants[1]
@@ -74,7 +75,7 @@ CHANGES: dict[str, Callable[[], ArtifactKey]] = {
     "target": lambda: key(catalogue=revision("Qwen/Qwen3-32B")),
     "draft": lambda: key(catalogue=revision("Qwen/Qwen3-1.7B")),
     "mode": lambda: key(mode="vanilla"),
-    "speculation_length": lambda: key(num_speculative_tokens=5),
+    "num_speculative_tokens": lambda: key(num_speculative_tokens=5),
     "tensor_parallel_size": lambda: key(serving(tensor_parallel_size=16)),
     "logical_neuron_core": lambda: key(serving(logical_neuron_core=1)),
     "max_num_seqs": lambda: key(serving(max_num_seqs=1)),
@@ -99,7 +100,7 @@ def test_a_change_of_one_setting_changes_its_field_and_the_digest(field: str) ->
     before, after = key(), CHANGES[field]()
 
     followers = {"tensor_parallel_size": {"draft_tensor_parallel_size"}, "mode": {"neuron_config"}}
-    assert set(before.differences(after)) == {field, *followers.get(field, set())}
+    assert {name.partition(".")[0] for name in before.differences(after)} == {field, *followers.get(field, set())}
     assert before.digest != after.digest
 
 
@@ -136,7 +137,7 @@ def test_a_setting_that_the_runtime_does_not_read_is_no_part_of_it() -> None:
 def test_the_baseline_has_no_draft() -> None:
     baseline = artifact_key(POST, POST.variants[0], known())
 
-    assert (baseline.draft, baseline.draft_tensor_parallel_size, baseline.speculation_length) == (None, None, 0)
+    assert (baseline.draft, baseline.draft_tensor_parallel_size, baseline.num_speculative_tokens) == (None, None, 0)
 
 
 def test_two_experiments_with_the_same_settings_share_the_artifact() -> None:
@@ -173,7 +174,30 @@ def test_the_readable_name_ends_with_the_digest() -> None:
 
 
 def test_a_mismatch_names_the_field() -> None:
-    assert key().differences(key(num_speculative_tokens=15)) == {"speculation_length": (7, 15)}
+    assert key().differences(key(num_speculative_tokens=15)) == {"num_speculative_tokens": (7, 15)}
+
+
+def test_a_mismatch_inside_a_mapping_names_the_entry() -> None:
+    other = key(catalogue=spelling(constant_neuron_config={}))
+
+    assert key().differences(other) == {"neuron_config.save_sharded_checkpoint": (True, None)}
+
+
+def test_a_key_survives_its_plain_fields() -> None:
+    assert ArtifactKey.from_fields(key().as_fields()).digest == key().digest
+
+
+def test_plain_fields_that_lack_one_are_refused_by_its_name() -> None:
+    values = key().as_fields()
+    del values["mode"]
+
+    with pytest.raises(ValueError, match="without mode"):
+        ArtifactKey.from_fields(values)
+
+
+def test_plain_fields_with_a_strange_one_are_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match="the unknown colour"):
+        ArtifactKey.from_fields(key().as_fields() | {"colour": "blue"})
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import pytest
 from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
 
 from tandem.spec import names
-from tandem.spec.artifact_key import artifact_key
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import slug
+from tandem.spec.slug import slug
+from tandem.spec.variant_key import artifact_key
 
 
 @pytest.mark.parametrize("name", ENVIRONMENTS)

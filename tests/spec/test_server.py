@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from committed import EXPERIMENTS, experiment, known
 
-from tandem.spec.artifact_key import artifact_key
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.server import Server, artifact_folder, server
+from tandem.spec.variant_key import artifact_key
 
 QWEN = "/models/Qwen/Qwen3-32B/9216db5781bf21249d130ec9da846c4624c16137"
 DRAFT = "/models/Qwen/Qwen3-1.7B/70d244cc86ccca08cf5af4e1e306ecf908b1ad5e"

@@ -1,0 +1,53 @@
+"""The artifact key of a variant: which declared and dated values reach the compiler."""
+
+from __future__ import annotations
+
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.model import Model
+
+
+def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ArtifactKey:
+    """Compute the key of one variant's artifact.
+
+    The experiment must have passed the rules: its runtime is rendered and its models are known.
+    """
+    runtime, models = catalogue.runtimes[experiment.runtime], catalogue.models
+    serving, spelling, versions = experiment.serving, runtime.spelling, runtime.versions
+    assert spelling is not None  # a rule refuses runtimes that are not rendered
+    tuning = serving.tuning.model_dump()
+    speculation = spelling.speculation_neuron_config.get(variant.mode, {})
+    return ArtifactKey(
+        runtime=runtime.name,
+        image_repository=runtime.image.repository,
+        image_tag=runtime.image.tag,
+        image_digest=catalogue.digests.of(runtime.image.reference),
+        sdk=versions.sdk.value,
+        neuronx_cc=versions.neuronx_cc.value,
+        nxdi=versions.nxdi.value,
+        plugin=versions.plugin.value,
+        platform_target=runtime.platform_target,
+        target=_pinned(models[experiment.target]),
+        draft=_pinned(models[variant.draft]) if variant.draft else None,
+        mode=variant.mode,
+        num_speculative_tokens=variant.num_speculative_tokens or 0,
+        tensor_parallel_size=serving.tensor_parallel_size,
+        draft_tensor_parallel_size=serving.tensor_parallel_size if variant.draft else None,
+        logical_neuron_core=serving.logical_neuron_core,
+        max_num_seqs=serving.max_num_seqs,
+        max_model_len=serving.max_model_len,
+        dtype=serving.dtype,
+        quantization=None,  # no runtime renders quantized weights yet
+        kv_cache_quantization=None,
+        prefix_caching=False,  # rendered off in every variant: a cache hit would flatter whoever runs second
+        async_mode=serving.async_mode,
+        sampling=spelling.greedy_sampling,
+        tuning={name: tuning[name] for name in spelling.tuning_keys},
+        neuron_config={**spelling.constant_neuron_config, **speculation},
+        environment=spelling.compile_environment,
+    )
+
+
+def _pinned(model: Model) -> str:
+    return f"{model.id}@{model.revision_or_main()}"
