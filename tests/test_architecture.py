@@ -18,8 +18,9 @@ OURS = ("tandem", "stacks", "charts", "lambdas", "app")
 ALLOWED = {
     "tandem/spec": {"tandem.spec"},
     "tandem/rules": {"tandem.rules", "tandem.spec"},
-    "tandem/commands": {"tandem.commands", "tandem.spec", "tandem.rules", "charts"},
-    "tandem/twin": {"tandem.twin", "tandem.spec"},
+    "tandem/artifacts": {"tandem.artifacts", "tandem.spec"},
+    "tandem/commands": {"tandem.commands", "tandem.spec", "tandem.rules", "tandem.artifacts", "charts"},
+    "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts"},
     "stacks": {"stacks", "tandem.spec", "tandem.rules"},
     "charts": {"charts", "tandem.spec", "tandem.rules"},
 }
@@ -27,6 +28,7 @@ JSII = {"aws_cdk", "cdk8s", "constructs", "jsii"}
 FORBIDDEN_LIBRARIES = {
     "tandem/spec": JSII | {"boto3", "botocore"},
     "tandem/rules": JSII | {"boto3", "botocore"},
+    "tandem/artifacts": JSII,
     "tandem/commands": JSII | {"boto3", "botocore"},
     "stacks": {"cdk8s"},
     "charts": {"aws_cdk"},
@@ -154,4 +156,4 @@ def test_the_documents_name_only_commands_that_exist() -> None:
 
     named = {name for path in documents for name in re.findall(r"`tandem ([a-z]+)", path.read_text())}
 
-    assert named <= {"check", "render", "images", "show", "new"}
+    assert named <= {"check", "render", "images", "show", "new", "artifacts"}

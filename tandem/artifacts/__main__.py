@@ -1,0 +1,64 @@
+"""`python -m tandem.artifacts COMMAND`: parse, call, log.
+
+Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from tandem.artifacts.fault import ArtifactError, RefusedError
+from tandem.artifacts.log import tell
+
+# command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
+COMMANDS = {
+    "stage": "bring one model snapshot from a hub or a folder into the bucket",
+    "fetch": "before a compile: bring the staged models to local disk, or say that the artifact is there",
+    "compile": "run the runtime's own compiler under a deadline, with retries by class of failure",
+    "verify": "hold an artifact, local or stored, against its key and its manifest",
+    "upload": "after a compile: verify the artifact, store it, write its manifest last",
+    "admit": "before serving: compare artifact and Deployment, refuse or make the artifact local",
+    "list": "show stored models and artifacts",
+    "explain": "name the fields in which two artifacts differ",
+    "collect": "delete what nobody uses and is old",
+    "adopt": "take in an artifact that was compiled elsewhere",
+}
+EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
+INTERRUPTED = 130
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    name = arguments[0] if arguments else ""
+    if name not in COMMANDS:
+        _overview().parse_args(arguments)  # prints the help, or refuses the word
+        return RefusedError.code
+    module = import_module(f"tandem.artifacts.{name}")  # this command's alone: a pod waits for no other's imports
+    parser = argparse.ArgumentParser(
+        prog=f"python -m tandem.artifacts {name}", description=COMMANDS[name], epilog=EPILOG
+    )
+    module.add_arguments(parser)
+    options = parser.parse_args(arguments[1:])
+    try:
+        return int(module.run(options))
+    except ArtifactError as error:
+        tell(error)
+        return error.code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _overview() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=__doc__, epilog=EPILOG)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, does in COMMANDS.items():
+        commands.add_parser(name, help=does, add_help=False)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
