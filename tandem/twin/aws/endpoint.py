@@ -206,11 +206,16 @@ class Endpoint:
             **dict.fromkeys(PROXIES, ""),
         }
 
-    def client(self, service: str) -> Any:
-        """A boto3 client of the endpoint's account and region."""
+    def client(self, service: str, url: str = "") -> Any:
+        """A boto3 client of the endpoint's account and region.
+
+        Args:
+            service: as boto3 names it.
+            url: of a proxy in front of the endpoint, which the client then takes for it.
+        """
         return boto3.client(
             service,
-            endpoint_url=self.url,
+            endpoint_url=url or self.url,
             region_name=self.region,
             aws_access_key_id=self.account,
             aws_secret_access_key="local",  # noqa: S106  # any will do

@@ -1,0 +1,128 @@
+"""An HTTP proxy in front of a local endpoint that fails on purpose and logs what was asked.
+
+Clients take its URL for the endpoint. Rules are given in process or as JSON by `PUT /__faults`.
+
+Invariant: a request that meets no fault reaches the endpoint with its method, target, headers (Host included, so
+that signatures hold) and body unchanged, and its answer comes back so; no body is ever held whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, Self
+from urllib.parse import urlsplit
+
+from tandem.twin import loopback
+from tandem.twin.faults.exchange import Exchange
+from tandem.twin.faults.request import Moment, Request
+from tandem.twin.faults.rules import Armed, Fault, Rule, decide
+
+
+class FaultProxy:
+    """The proxy, on 127.0.0.1 only.
+
+    Args:
+        upstream: the endpoint's URL.
+        rules: the first rules.
+        watch: called from the request's own thread when it was asked and before it is sent on, and when the endpoint
+            has done it and before the answer leaves: the moments to kill a client at.
+        port: 0 takes a free one.
+    """
+
+    def __init__(
+        self,
+        upstream: str,
+        *rules: Rule,
+        watch: Callable[[Moment, Request], None] | None = None,
+        port: int = 0,
+    ) -> None:
+        address = urlsplit(upstream)
+        assert address.hostname is not None, f"no host in {upstream!r}"
+        self.upstream = (address.hostname, address.port or 80)
+        self.watch = watch
+        self._server = loopback.Loopback(partial(Exchange, self), port)
+        self._lock = threading.Lock()
+        self._armed = [Armed(rule) for rule in rules]
+        self._numbers = itertools.count(1)
+        self._began = time.monotonic()
+        self._log: dict[int, Request] = {}
+
+    @property
+    def url(self) -> str:
+        """What clients take as endpoint."""
+        return self._server.url
+
+    def start(self) -> Self:
+        """Listen."""
+        self._server.start()
+        return self
+
+    def stop(self) -> None:
+        """Refuse connections and end the open ones; the log stays."""
+        self._server.stop()
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
+
+    def use(self, *rules: Rule) -> None:
+        """Put these rules in the place of all others; without any, nothing fails. They count from zero."""
+        with self._lock:
+            self._armed = [Armed(rule) for rule in rules]
+
+    @property
+    def fired(self) -> tuple[int, ...]:
+        """How many requests met each rule's fault, in the rules' order."""
+        with self._lock:
+            return tuple(one.fired for one in self._armed)
+
+    @property
+    def rules(self) -> tuple[Rule, ...]:
+        """The rules in force."""
+        with self._lock:
+            return tuple(one.rule for one in self._armed)
+
+    @property
+    def log(self) -> tuple[Request, ...]:
+        """Every request since the start or the last `forget`, in the order of arrival."""
+        with self._lock:
+            return tuple(self._log.values())
+
+    def requests(self, operation: str = "*", path: str = "*") -> tuple[Request, ...]:
+        """Those of the log whose operation and path fit these fnmatch patterns."""
+        return tuple(one for one in self.log if fnmatchcase(one.operation, operation) and fnmatchcase(one.path, path))
+
+    def forget(self) -> None:
+        """Empty the log."""
+        with self._lock:
+            self._log.clear()
+
+    def arrived(self, **asked: Any) -> tuple[Request, Fault | None]:
+        """Log a request; the fault that it meets."""
+        with self._lock:
+            request = Request(number=next(self._numbers), began_s=self._now(), **asked)
+            fault = decide(self._armed, request)
+            request = replace(request, fault=fault.kind if fault else "")
+            self._log[request.number] = request
+        return request, fault
+
+    def note(self, request: Request, *, ended: bool = False, **changes: Any) -> Request:
+        """Log what has become of it."""
+        with self._lock:
+            request = replace(request, ended_s=self._now() if ended else request.ended_s, **changes)
+            if request.number in self._log:
+                self._log[request.number] = request
+        return request
+
+    def _now(self) -> float:
+        return time.monotonic() - self._began

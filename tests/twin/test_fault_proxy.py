@@ -1,0 +1,384 @@
+"""The fault proxy in front of a plain HTTP server: what passes passes unchanged, and every fault has its effect."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+import time
+from functools import partial
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+
+from tandem.twin import loopback
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import (
+    INTERNAL_ERROR,
+    CorruptAnswer,
+    CutAnswer,
+    Delay,
+    Drop,
+    LoseAnswer,
+    Rule,
+    Status,
+)
+
+PAYLOAD = bytes(range(256)) * 4096  # 1 MiB, several pieces
+
+
+class Upstream(BaseHTTPRequestHandler):
+    """Keeps what it was asked; answers with the payload."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def __init__(self, asked, *arguments):
+        self.asked = asked
+        super().__init__(*arguments)
+
+    def log_message(self, *_):
+        pass
+
+    def answer(self):
+        said = b"".join(loopback.body(self.headers, self.rfile))
+        self.asked.append((self.command, self.path, self.headers.items(), said))
+        chunked = self.path == "/chunked"
+        body = b"" if self.path == "/empty" else PAYLOAD
+        self.send_response(200, "Fine")
+        self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(body)))))
+        self.send_header("X-Twice", "a")
+        self.send_header("X-Twice", "b")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body) if chunked else body)
+
+    do_GET = do_HEAD = do_PUT = do_POST = answer  # noqa: N815
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def proxy(asked):
+    upstream = loopback.Loopback(partial(Upstream, asked))
+    upstream.start()
+    with FaultProxy(upstream.url) as running:
+        yield running
+    upstream.stop()
+
+
+@pytest.fixture
+def connection(proxy):
+    made = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]), timeout=10)
+    yield made
+    made.close()
+
+
+def get(connection, path="/x", method="GET", **more):
+    connection.request(method, path, **more)
+    answer = connection.getresponse()
+    return answer, answer.read()
+
+
+def broken(connection, path="/x"):
+    """How a request ends whose connection does."""
+    with pytest.raises((http.client.HTTPException, ConnectionError)) as ended:
+        get(connection, path)
+    connection.close()
+    return ended.value
+
+
+def test_an_answer_passes_unchanged(connection):
+    answer, said = get(connection)
+
+    assert (answer.status, answer.reason, said) == (200, "Fine", PAYLOAD)
+    assert answer.headers.get_all("X-Twice") == ["a", "b"]
+
+
+def test_an_answer_without_a_length_passes_whole(connection):
+    assert get(connection, "/chunked")[1] == PAYLOAD
+
+
+def test_a_request_passes_unchanged(connection, asked):
+    get(connection, "/a%2Fb?c=%20d", "PUT", body=PAYLOAD, headers={"Host": "bucket.example", "X-Amz-Meta-A": "1"})
+
+    ((method, path, headers, body),) = asked
+    assert (method, path, body) == ("PUT", "/a%2Fb?c=%20d", PAYLOAD)
+    assert dict(headers) == {
+        "Host": "bucket.example", "Accept-Encoding": "identity", "X-Amz-Meta-A": "1",
+        "Content-Length": str(len(PAYLOAD)),
+    }  # fmt: skip
+
+
+def test_a_request_without_a_length_passes_whole(connection, asked):
+    get(connection, method="PUT", body=iter([PAYLOAD, b"end"]), encode_chunked=True)
+
+    assert asked[0][3] == PAYLOAD + b"end"
+
+
+def test_the_chunks_of_aws_pass_undecoded(connection, asked):
+    framed = b"5;chunk-signature=0\r\nhello\r\n0;chunk-signature=0\r\n\r\n"
+    get(connection, method="PUT", body=framed, headers={"Content-Encoding": "aws-chunked"})
+
+    assert asked[0][3] == framed
+
+
+def test_a_head_keeps_the_length_of_what_it_does_not_send(connection):
+    answer, said = get(connection, method="HEAD")
+
+    assert (answer.headers["Content-Length"], said) == (str(len(PAYLOAD)), b"")
+
+
+def test_a_connection_serves_many_requests(connection):
+    get(connection)
+    kept = connection.sock
+    get(connection)
+
+    assert connection.sock is kept
+
+
+def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, asked):
+    proxy.use(Rule(fault=INTERNAL_ERROR))
+    answer, said = get(connection, method="PUT", body=PAYLOAD)
+
+    assert (answer.status, b"<Code>InternalError</Code>" in said, asked) == (500, True, [])
+
+
+def test_a_status_leaves_the_connection_usable(proxy, connection):
+    proxy.use(Rule(fault=INTERNAL_ERROR, times=1))
+    get(connection, method="PUT", body=PAYLOAD)
+
+    assert get(connection)[1] == PAYLOAD
+
+
+def test_a_delay_holds_the_request_back(proxy, connection, asked):
+    proxy.use(Rule(fault=Delay(delay_s=0.3)))
+    client = threading.Thread(target=get, args=[connection])
+    client.start()
+    while not proxy.log:
+        time.sleep(0.001)
+    early = list(asked)
+    client.join()
+
+    assert (early, len(asked)) == ([], 1)
+    assert proxy.log[0].ended_s - proxy.log[0].began_s >= 0.3
+
+
+def test_a_dropped_request_is_never_asked(proxy, connection, asked):
+    proxy.use(Rule(fault=Drop()))
+
+    assert isinstance(broken(connection), http.client.RemoteDisconnected)
+    assert (asked, proxy.log[0].status, proxy.log[0].done) == ([], None, False)
+
+
+def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
+    proxy.use(Rule(fault=LoseAnswer()))
+
+    assert isinstance(broken(connection), http.client.RemoteDisconnected)
+    assert (len(asked), proxy.log[0].status, proxy.log[0].done) == (1, 200, True)
+
+
+@pytest.mark.parametrize("path", ["/x", "/chunked"])
+@pytest.mark.parametrize("after", [1, 300_000, 1_000_000])
+def test_a_cut_answer_ends_within_its_body(proxy, connection, path, after):
+    proxy.use(Rule(fault=CutAnswer(after=after)))
+
+    ended = broken(connection, path)
+
+    assert (isinstance(ended, http.client.IncompleteRead), proxy.log[0].answer_bytes) == (True, after)
+
+
+def test_an_answer_is_cut_in_its_middle_by_default(proxy, connection):
+    proxy.use(Rule(fault=CutAnswer()))
+
+    assert broken(connection).partial == PAYLOAD[: len(PAYLOAD) // 2]
+
+
+def test_a_cut_answer_without_a_body_is_lost(proxy, connection):
+    proxy.use(Rule(fault=CutAnswer()))
+
+    assert isinstance(broken(connection, "/empty"), http.client.RemoteDisconnected)
+
+
+@pytest.mark.parametrize("at", [None, 0, 300_000, len(PAYLOAD) - 1])
+def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
+    proxy.use(Rule(fault=CorruptAnswer(at=at)))
+
+    said = get(connection)[1]
+
+    differing = [place for place in range(len(PAYLOAD)) if said[place] != PAYLOAD[place]]
+    assert (len(said), differing) == (len(PAYLOAD), [len(PAYLOAD) // 2 if at is None else at])
+
+
+def outcomes(connection, requests, path="/x"):
+    return [get(connection, path)[0].status for _ in range(requests)]
+
+
+def test_the_first_requests_can_pass(proxy, connection):
+    proxy.use(Rule(fault=INTERNAL_ERROR, skip=2))
+
+    assert outcomes(connection, 4) == [200, 200, 500, 500]
+
+
+def test_a_fault_can_end_after_some_times(proxy, connection):
+    proxy.use(Rule(fault=INTERNAL_ERROR, times=2))
+
+    assert outcomes(connection, 4) == [500, 500, 200, 200]
+
+
+def test_every_nth_request_can_fail(proxy, connection):
+    proxy.use(Rule(fault=INTERNAL_ERROR, skip=1, every=3, times=2))
+
+    assert outcomes(connection, 11) == [200, 200, 200, 500, 200, 200, 500, 200, 200, 200, 200]
+
+
+def test_a_probability_is_the_same_for_the_same_seed(proxy, connection):
+    seen = []
+    for seed in (1, 1, 2):
+        proxy.use(Rule(fault=INTERNAL_ERROR, probability=0.5, seed=seed))
+        seen.append(outcomes(connection, 40, "/empty"))
+
+    assert seen[0] == seen[1] != seen[2]
+    assert 5 < seen[0].count(500) < 35
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "method"),
+    [
+        (Rule(fault=INTERNAL_ERROR, path="/other/*"), "/other/one", "GET"),
+        (Rule(fault=INTERNAL_ERROR, method="PUT"), "/x", "PUT"),
+        (Rule(fault=INTERNAL_ERROR, operation="UploadPart"), "/b/k?uploadId=u&partNumber=1", "PUT"),
+        (Rule(fault=INTERNAL_ERROR, operation="List*"), "/b?list-type=2", "GET"),
+        (Rule(fault=INTERNAL_ERROR, query={"partNumber": "3"}), "/b/k?uploadId=u&partNumber=3", "PUT"),
+    ],
+    ids=str,
+)
+def test_a_rule_fits_only_what_it_names(proxy, connection, rule, path, method):
+    proxy.use(rule)
+
+    assert [get(connection, "/b/k")[0].status, get(connection, path, method)[0].status] == [200, 500]
+
+
+def test_a_rule_for_a_service_looks_at_the_signature(proxy, connection):
+    proxy.use(Rule(fault=INTERNAL_ERROR, service="eks"))
+    signed = {"Authorization": "AWS4-HMAC-SHA256 Credential=AK/20261121/us-east-2/eks/aws4_request, SignedHeaders=host"}
+
+    assert [get(connection)[0].status, get(connection, headers=signed)[0].status] == [200, 500]
+
+
+def test_the_first_rule_that_fires_decides(proxy, connection):
+    proxy.use(Rule(fault=Status(status=503, code="A"), times=1), Rule(fault=Status(status=500, code="B"), times=1))
+
+    assert outcomes(connection, 3) == [503, 500, 200]
+    assert proxy.fired == (1, 1)
+
+
+def test_rules_travel_as_json(connection):
+    rules = [{"operation": "GetObject", "times": 1, "fault": {"kind": "status", "status": 503, "code": "SlowDown"}}]
+    said = json.loads(get(connection, "/__faults", "PUT", body=json.dumps(rules))[1])
+
+    assert outcomes(connection, 2, "/b/k") == [503, 200]
+    assert (said[0]["operation"], json.loads(get(connection, "/__faults")[1])[0]["fired"]) == ("GetObject", 1)
+
+
+def test_rules_are_taken_away_over_http(proxy, connection):
+    proxy.use(Rule(fault=INTERNAL_ERROR))
+    get(connection, "/__faults", "DELETE")
+
+    assert outcomes(connection, 1) == [200]
+
+
+def test_rejects_a_rule_it_does_not_know(proxy, connection):
+    proxy.use(Rule(fault=INTERNAL_ERROR))
+    answer, said = get(connection, "/__faults", "PUT", body=json.dumps([{"fault": {"kind": "dorp"}}]))
+
+    assert (answer.status, b"dorp" in said, len(proxy.rules)) == (400, True, 1)
+
+
+def test_the_log_tells_what_was_asked_and_what_became_of_it(proxy, connection):
+    get(connection, "/b/a%20key?uploadId=u&partNumber=2", "PUT", body=b"12345", headers={"Authorization": "secret"})
+
+    (request,) = proxy.log
+    assert (request.number, request.service, request.operation, request.method) == (1, "s3", "UploadPart", "PUT")
+    assert (request.path, request.query) == ("/b/a key", {"uploadId": "u", "partNumber": "2"})
+    assert (request.request_bytes, request.answer_bytes, request.status) == (5, len(PAYLOAD), 200)
+    assert "secret" not in str(request)
+
+
+def test_the_log_is_whole_when_the_client_has_its_answer(proxy, connection):
+    for _ in range(50):
+        get(connection, "/chunked")
+        get(connection)
+        assert [one.ended_s is None for one in proxy.log] == [False, False]
+        proxy.forget()
+
+
+def test_the_log_tells_the_order_of_overlapping_requests(proxy, connection):
+    get(connection, "/first")
+    get(connection, "/second")
+
+    first, second = proxy.log
+    assert first.began_s <= first.ended_s <= second.began_s
+
+
+def test_the_log_is_had_and_emptied_over_http(proxy, connection):
+    get(connection, "/b/k")
+    (said,) = json.loads(get(connection, "/__log")[1])
+    get(connection, "/__log", "DELETE")
+
+    assert (said["operation"], proxy.log) == ("GetObject", ())
+
+
+def test_requests_are_found_by_operation_and_path(proxy, connection):
+    for path in ("/b/a/1", "/b/a/2", "/b/c/1"):
+        get(connection, path)
+    get(connection, "/b/a/1", "HEAD")
+
+    assert [one.path for one in proxy.requests("GetObject", "/b/a/*")] == ["/b/a/1", "/b/a/2"]
+
+
+def test_a_client_that_goes_away_is_logged_with_what_came(proxy, connection):
+    connection.putrequest("PUT", "/b/k")
+    connection.putheader("Content-Length", "1000000")
+    connection.endheaders()
+    connection.send(b"x" * 300_000)
+    connection.close()
+    while not proxy.log or proxy.log[0].ended_s is None:
+        time.sleep(0.001)
+
+    assert (proxy.log[0].status, proxy.log[0].request_bytes >= 262_144) == (None, True)
+
+
+def test_a_watcher_is_called_before_the_request_and_before_the_answer(proxy, connection, asked):
+    seen = []
+    proxy.watch = lambda moment, request: seen.append((moment, request.status, len(asked)))
+    get(connection)
+
+    assert seen == [("asked", None, 0), ("done", 200, 1)]
+
+
+def test_an_endpoint_that_is_gone_ends_the_connection():
+    with FaultProxy("http://127.0.0.1:9") as proxy:
+        made = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]), timeout=10)
+
+        assert isinstance(broken(made), http.client.RemoteDisconnected)
+
+
+def test_a_stopped_proxy_ends_its_connections_and_refuses(proxy, connection):
+    get(connection)
+    proxy.stop()
+
+    broken(connection)
+    with pytest.raises(ConnectionRefusedError):
+        connection.connect()
+
+
+def test_a_proxy_starts_again_on_its_port(proxy, connection):
+    address = proxy.url
+    proxy.stop()
+    proxy.start()
+
+    assert (proxy.url, get(connection)[0].status) == (address, 200)

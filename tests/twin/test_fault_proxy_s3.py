@@ -1,0 +1,203 @@
+"""The fault proxy in front of the local endpoint, seen through boto3."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import os
+import uuid
+import zlib
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError, ConnectionClosedError, ReadTimeoutError
+
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import (
+    ACCESS_DENIED,
+    NO_SUCH_BUCKET,
+    SLOW_DOWN,
+    THROTTLING,
+    CorruptAnswer,
+    CutAnswer,
+    Delay,
+    Drop,
+    LoseAnswer,
+    Rule,
+)
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+MIB = 1 << 20
+PART = 8 * MIB
+
+
+@pytest.fixture(scope="module")
+def proxy(endpoint):
+    with FaultProxy(endpoint.url) as running:
+        yield running
+
+
+@pytest.fixture
+def s3(endpoint, proxy):
+    """One try a call."""
+    proxy.use()
+    proxy.forget()
+    return endpoint.client("s3", proxy.url)
+
+
+@pytest.fixture
+def patient(endpoint, proxy, s3):  # noqa: ARG001 - s3 puts the proxy back
+    """Retries as an SDK does by default."""
+    return boto3.client(
+        "s3", endpoint_url=proxy.url, region_name=endpoint.region, aws_access_key_id=endpoint.account,
+        aws_secret_access_key="x",  # noqa: S106  # any will do
+        config=Config(s3={"addressing_style": "path"}, retries={"mode": "standard"}),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def bucket(endpoint):
+    name = f"faults-{uuid.uuid4().hex[:8]}"
+    endpoint.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    return name
+
+
+def code(call, **arguments):
+    with pytest.raises(ClientError) as refused:
+        call(**arguments)
+    return refused.value.response["Error"]["Code"]
+
+
+def test_an_object_passes_both_ways(s3, bucket):
+    said = os.urandom(3 * MIB)
+    s3.put_object(Bucket=bucket, Key="a/é x", Body=said)
+
+    assert s3.get_object(Bucket=bucket, Key="a/é x")["Body"].read() == said
+
+
+def test_a_head_tells_the_length(s3, bucket):
+    s3.put_object(Bucket=bucket, Key="k", Body=b"12345")
+
+    assert s3.head_object(Bucket=bucket, Key="k")["ContentLength"] == 5
+
+
+def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
+    """As the AWS CLI sends a body whose checksum comes behind it."""
+    said = os.urandom(MIB)
+    trailer = b"x-amz-checksum-crc32:" + base64.b64encode(zlib.crc32(said).to_bytes(4, "big"))
+    framed = b"%x\r\n%b\r\n0\r\n%b\r\n\r\n" % (len(said), said, trailer)
+    connection = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]))
+    connection.request("PUT", f"/{bucket}/k", framed, {
+        "Authorization": f"AWS4-HMAC-SHA256 Credential={endpoint.account}/20261121/us-east-2/s3/aws4_request",
+        "Content-Encoding": "aws-chunked", "X-Amz-Decoded-Content-Length": str(len(said)),
+        "X-Amz-Trailer": "x-amz-checksum-crc32", "X-Amz-Content-Sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+    })  # fmt: skip
+    status = connection.getresponse().status
+    connection.close()
+
+    assert (status, s3.get_object(Bucket=bucket, Key="k")["Body"].read() == said) == (200, True)
+
+
+@pytest.mark.parametrize(("fault", "said"), [(SLOW_DOWN, "SlowDown"), (ACCESS_DENIED, "AccessDenied"),
+                                             (NO_SUCH_BUCKET, "NoSuchBucket")])  # fmt: skip
+def test_an_sdk_reads_the_error(s3, proxy, bucket, fault, said):
+    proxy.use(Rule(operation="PutObject", fault=fault))
+
+    assert code(s3.put_object, Bucket=bucket, Key="k", Body=b"x") == said
+
+
+def test_an_sdk_reads_the_status_of_a_head(s3, proxy, bucket):
+    proxy.use(Rule(operation="HeadObject", fault=ACCESS_DENIED))
+
+    assert code(s3.head_object, Bucket=bucket, Key="k") == "403"
+
+
+@pytest.mark.parametrize("service", ["secretsmanager", "sts", "ec2", "cloudwatch", "eks"])
+def test_an_sdk_reads_the_error_in_every_protocol(endpoint, proxy, service):
+    calls = {"secretsmanager": "list_secrets", "sts": "get_caller_identity", "ec2": "describe_vpcs",
+             "cloudwatch": "list_metrics", "eks": "list_clusters"}  # fmt: skip
+    proxy.use(Rule(fault=THROTTLING))
+
+    assert code(getattr(endpoint.client(service, proxy.url), calls[service])) == "ThrottlingException"
+
+
+def test_an_sdk_tries_again_after_slow_down(patient, proxy, bucket):
+    proxy.use(Rule(operation="PutObject", fault=SLOW_DOWN, times=2))
+    patient.put_object(Bucket=bucket, Key="k", Body=b"x")
+
+    assert [one.status for one in proxy.requests("PutObject")] == [503, 503, 200]
+
+
+def test_a_dropped_connection_is_one_to_the_sdk(s3, proxy, bucket):
+    proxy.use(Rule(operation="PutObject", fault=Drop()))
+
+    with pytest.raises(ConnectionClosedError):
+        s3.put_object(Bucket=bucket, Key="k", Body=b"x")
+
+
+def test_a_delay_outlasts_the_patience_of_the_sdk(endpoint, proxy, bucket):
+    hasty = boto3.client(
+        "s3", endpoint_url=proxy.url, region_name=endpoint.region, aws_access_key_id=endpoint.account,
+        aws_secret_access_key="x",  # noqa: S106  # any will do
+        config=Config(s3={"addressing_style": "path"}, read_timeout=0.2, retries={"total_max_attempts": 1}),
+    )  # fmt: skip
+    proxy.use(Rule(operation="ListObjectsV2", fault=Delay(delay_s=1)))
+
+    with pytest.raises(ReadTimeoutError):
+        hasty.list_objects_v2(Bucket=bucket)
+
+
+def test_after_a_lost_answer_the_retry_meets_its_own_object(patient, proxy, bucket):
+    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+
+    assert code(patient.put_object, Bucket=bucket, Key="k", Body=b"mine", IfNoneMatch="*") == "PreconditionFailed"
+    assert patient.get_object(Bucket=bucket, Key="k")["Body"].read() == b"mine"
+
+
+def test_a_cut_object_is_seen_as_cut(s3, proxy, bucket):
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x" * MIB)
+    proxy.use(Rule(operation="GetObject", fault=CutAnswer()))
+
+    with pytest.raises(Exception, match=r"bytes|IncompleteRead"):
+        s3.get_object(Bucket=bucket, Key="k")["Body"].read()
+
+
+def test_a_corrupt_byte_reaches_a_client_that_does_not_check(s3, proxy, bucket):
+    s3.put_object(Bucket=bucket, Key="k", Body=b"x" * 100)
+    proxy.use(Rule(operation="GetObject", fault=CorruptAnswer(at=7)))
+
+    assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=0-99")["Body"].read() == b"x" * 7 + b"y" + b"x" * 92
+
+
+def test_one_part_of_an_upload_can_fail(s3, proxy, bucket):
+    proxy.use(Rule(operation="UploadPart", query={"partNumber": "2"}, fault=SLOW_DOWN))
+    upload = {"Bucket": bucket, "Key": "k", "UploadId": s3.create_multipart_upload(Bucket=bucket, Key="k")["UploadId"]}
+    s3.upload_part(**upload, PartNumber=1, Body=b"x")
+
+    assert code(s3.upload_part, **upload, PartNumber=2, Body=b"x") == "SlowDown"
+
+
+def test_a_large_body_passes_without_being_held(endpoint, proxy, s3, bucket, tmp_path):
+    """Beside the endpoint's own memory, the proxy's process must not grow by the object."""
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.truncate(20 * PART)
+    before = resident()
+    s3.upload_file(str(path), bucket, "k")
+    with (tmp_path / "back").open("wb") as back:
+        for piece in s3.get_object(Bucket=bucket, Key="k")["Body"].iter_chunks(PART // 8):
+            back.write(piece)
+    grown = resident() - before
+
+    assert sum(one.request_bytes for one in proxy.requests("UploadPart")) == 20 * PART
+    assert (tmp_path / "back").stat().st_size == 20 * PART
+    assert grown < 12 * PART  # ten parts are under way at once in the client, which is in this process too
+    endpoint.client("s3").delete_object(Bucket=bucket, Key="k")
+
+
+def resident():
+    """Bytes of memory of this process."""
+    with open("/proc/self/statm") as file:  # noqa: PTH123 - no path of the project's
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
