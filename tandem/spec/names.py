@@ -41,6 +41,11 @@ def node_group(environment: Environment) -> str:
     return f"{environment.name}-trn2"
 
 
+def repository(environment: Environment) -> str:
+    """Return the ECR repository of the tools image; the CodeBuild project that fills it has the same name."""
+    return f"tandem-{environment.name}-tools"
+
+
 def stack(environment: Environment, kind: str) -> str:
     """Return the CloudFormation name of one stack, `<environment>-<kind>`."""
     return f"{environment.name}-{kind}"
@@ -103,12 +108,13 @@ class LimitedName:
 
 
 def environment_names(environment: Environment) -> Iterator[LimitedName]:
-    """Yield every name of an environment with its limit (S3 63, EKS cluster 100, node group 63)."""
+    """Yield every name of an environment with its limit (S3 63, EKS cluster 100, node group 63, CodeBuild 255)."""
     yield LimitedName(what="S3 bucket", value=bucket(environment), limit=63, path="name")
     if environment.artifacts.existing_bucket is None:
         yield LimitedName(what="S3 log bucket", value=log_bucket(environment), limit=63, path="name")
     yield LimitedName(what="EKS cluster", value=cluster(environment), limit=100, path="name")
     yield LimitedName(what="EKS node group", value=node_group(environment), limit=63, path="name")
+    yield LimitedName(what="CodeBuild project", value=repository(environment), limit=255, path="name")
 
 
 def experiment_names(experiment: Experiment) -> Iterator[LimitedName]:
