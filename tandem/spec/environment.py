@@ -158,6 +158,10 @@ class Artifacts(Record):
         | None
     ) = Field(default=None, description="a bucket of yours; null makes one, which outlives its stack")
     noncurrent_days: int = Field(default=30, ge=1, le=3650, description="days that old versions of an object are kept")
+    usd_per_gb_month: float | None = Field(
+        default=None, ge=0, le=10, description="your price of one GB (2^30 bytes) kept for a month; null shows no cost"
+    )
+    usd_per_gb_month_date: date | None = Field(default=None, description="day on which that price was read")
 
 
 class Capacity(Record):
@@ -261,6 +265,16 @@ class Environment(Record):
             "allowed": "a mapping of registry host, or host/path, to the mirror's host, or host/path; no end slash"
         },
         description="registry host (or host/path) to the mirror that replaces it, charts included",
+    )
+    package_index: (
+        Annotated[
+            str,
+            Field(pattern=r"^https://[^\s@]+$", json_schema_extra={"allowed": "an https:// URL without a user name"}),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="Python package index that the build of the tools image installs from; null takes the public one",
     )
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
     log_retention_days: Annotated[
