@@ -148,6 +148,15 @@ def _idle(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _storage_dated(stamp: Stamp) -> Iterable[Finding]:
+    artifacts = stamp.environment.artifacts
+    if artifacts.usd_per_gb_month is not None and artifacts.usd_per_gb_month_date is None:
+        yield Finding(
+            path="artifacts.usd_per_gb_month_date", got="no date", allowed="the day on which the price was read",
+            change="add it, or delete usd_per_gb_month",
+        )  # fmt: skip
+
+
 def _efa(stamp: Stamp) -> Iterable[Finding]:
     if stamp.environment.capacity.efa:
         yield Finding(
@@ -212,6 +221,11 @@ RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="idle-before-max", of=Stamp, severity="warning", find=_idle,
         sentence="idle_minutes is less than max_hours", source="Tandem's own: else the idle stop never stops anything",
+        date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="storage-price-dated", of=Stamp, severity="refusal", find=_storage_dated,
+        sentence="a price of storage has its date", source="Tandem's own: a price without a date is nobody's figure",
         date=date(2026, 11, 21),
     ),
     Rule(

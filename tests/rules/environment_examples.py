@@ -53,6 +53,13 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={"environment.guard.budget_usd": 286},
         passed={"environment.guard.budget_usd": 287},
     ),
+    "storage-price-dated": Example(
+        path="artifacts.usd_per_gb_month_date",
+        found={"environment.artifacts.usd_per_gb_month": 0.02},
+        passed={
+            "environment.artifacts.usd_per_gb_month": 0.02, "environment.artifacts.usd_per_gb_month_date": "2026-11-21",
+        },
+    ),
     "idle-before-max": Example(
         path="guard.idle_minutes",
         found={"environment.guard.max_hours": 1, "environment.guard.idle_minutes": 60},
