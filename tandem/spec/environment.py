@@ -162,10 +162,6 @@ class Artifacts(Record):
         default=None, ge=0, le=10, description="your price of one GB (2^30 bytes) kept for a month; null shows no cost"
     )
     usd_per_gb_month_date: date | None = Field(default=None, description="day on which that price was read")
-    usd_per_gb_month: float | None = Field(
-        default=None, ge=0, le=10, description="your price of one GB (2^30 bytes) kept for a month; null shows no cost"
-    )
-    usd_per_gb_month_date: date | None = Field(default=None, description="day on which that price was read")
 
 
 class Capacity(Record):

@@ -24,7 +24,10 @@ ENVIRONMENT: dict[str, Any] = {
         "system_nodes": {"instance_type": "m7i.large", "count": 2},
         "deletion_protection": True,
     },
-    "artifacts": {"existing_bucket": "models", "noncurrent_days": 30, "usd_per_gb_month": 0.02, "usd_per_gb_month_date": "2026-11-21"},
+    "artifacts": {
+        "existing_bucket": "models", "noncurrent_days": 30, "usd_per_gb_month": 0.02,
+        "usd_per_gb_month_date": "2026-11-21",
+    },
     "capacity": {
         "instance_type": "trn2.48xlarge", "kind": "capacity-block", "reservation_id": "cr-0123456789abcdef0",
         "zone": "use2-az3", "nodes": 1, "usd_per_hour": 35.76, "usd_per_hour_date": "2026-05-31", "efa": False,
