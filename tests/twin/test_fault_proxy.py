@@ -21,6 +21,7 @@ from tandem.twin.faults.rules import (
     Drop,
     LoseAnswer,
     Rule,
+    SlowAnswer,
     Status,
 )
 
@@ -213,6 +214,14 @@ def test_a_corrupt_answer_differs_in_one_byte(proxy, connection, at):
     assert (len(said), differing) == (len(PAYLOAD), [len(PAYLOAD) // 2 if at is None else at])
 
 
+@pytest.mark.parametrize("path", ["/x", "/chunked"])
+def test_a_slow_answer_comes_whole_and_late(proxy, connection, path):
+    proxy.use(Rule(fault=SlowAnswer(bytes_per_s=4 * len(PAYLOAD))))
+
+    assert get(connection, path)[1] == PAYLOAD
+    assert proxy.log[0].ended_s - proxy.log[0].began_s >= 0.2
+
+
 def outcomes(connection, requests, path="/x"):
     return [get(connection, path)[0].status for _ in range(requests)]
 
@@ -358,6 +367,13 @@ def test_a_watcher_is_called_before_the_request_and_before_the_answer(proxy, con
     get(connection)
 
     assert seen == [("asked", None, 0), ("done", 200, 1)]
+
+
+def test_requests_of_another_protocol_than_aws_have_no_operation(proxy, connection):
+    proxy.aws = False
+    get(connection, "/b/k")
+
+    assert (proxy.log[0].service, proxy.log[0].operation) == ("", "")
 
 
 def test_an_endpoint_that_is_gone_ends_the_connection():

@@ -20,7 +20,7 @@ from tandem.twin import loopback
 from tandem.twin.faults.operation import operation_of, service_of
 from tandem.twin.faults.refusal import refusal
 from tandem.twin.faults.request import Moment
-from tandem.twin.faults.rules import RULES, CorruptAnswer, CutAnswer, Delay, Drop, Fault, LoseAnswer, Status
+from tandem.twin.faults.rules import RULES, CorruptAnswer, CutAnswer, Delay, Drop, Fault, LoseAnswer, SlowAnswer, Status
 
 if TYPE_CHECKING:
     from tandem.twin.faults.proxy import FaultProxy
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 FAULTS = "/__faults"
 LOG = "/__log"
 UPSTREAM_S = 600.0  # an endpoint may take minutes to join the parts of a large object
+_TICK_S = 0.02  # how often a slow answer sends
 _FORM = "application/x-www-form-urlencoded"
 _FORM_BYTES = 1 << 20
 # RFC 9110 7.6.1, and Expect, which is answered here
@@ -66,7 +67,7 @@ class Exchange(BaseHTTPRequestHandler):
         self.asked = {name.lower(): value for name, value in self.headers.items()}
         parameters = dict(parse_qsl(query, keep_blank_values=True))
         form = dict(parse_qsl(self.form.decode(errors="replace")))
-        service = service_of(self.asked, parameters)
+        service = service_of(self.asked, parameters) if self.proxy.aws else ""
         target = unquote(path)
         self.request_, fault = self.proxy.arrived(
             service=service,
@@ -74,7 +75,7 @@ class Exchange(BaseHTTPRequestHandler):
             method=self.command,
             path=target,
             query=parameters,
-            headers={name: value for name, value in self.asked.items() if name not in _SECRET},
+            headers={name: "..." if name in _SECRET else value for name, value in self.asked.items()},
         )
         try:
             self._meet(fault)
@@ -205,6 +206,8 @@ def _changed(pieces: Iterator[bytes], size: int | None, fault: Fault | None) -> 
         return _cut(pieces, (size or 0) // 2 if fault.after is None else fault.after)
     if isinstance(fault, CorruptAnswer):
         return _corrupted(pieces, (size or 0) // 2 if fault.at is None else fault.at)
+    if isinstance(fault, SlowAnswer):
+        return _slowed(pieces, fault.bytes_per_s)
     return pieces
 
 
@@ -220,3 +223,12 @@ def _corrupted(pieces: Iterator[bytes], at: int) -> Iterator[bytes]:
             piece = piece[:at] + bytes([piece[at] ^ 1]) + piece[at + 1 :]  # noqa: PLW2901
         at -= len(piece)
         yield piece
+
+
+def _slowed(pieces: Iterator[bytes], bytes_per_s: float) -> Iterator[bytes]:
+    step = max(1, int(bytes_per_s * _TICK_S))
+    for piece in pieces:
+        for start in range(0, len(piece), step):
+            part = piece[start : start + step]
+            time.sleep(len(part) / bytes_per_s)
+            yield part

@@ -48,6 +48,8 @@ def operation_of(service: str, method: str, path: str, query: Mapping[str, str],
         return action
     if smithy := _SMITHY.search(path):
         return smithy[1]
+    if not service:
+        return ""
     fitting = [known for known in _operations(service) if known.fits(method, path, query, headers)]
     return max(fitting, key=lambda known: known.demands).name if fitting else ""
 

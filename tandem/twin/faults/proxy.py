@@ -33,6 +33,7 @@ class FaultProxy:
         watch: called from the request's own thread when it was asked and before it is sent on, and when the endpoint
             has done it and before the answer leaves: the moments to kill a client at.
         port: 0 takes a free one.
+        aws: whether the endpoint speaks AWS; where it does not, requests have no service and no operation.
     """
 
     def __init__(
@@ -41,11 +42,13 @@ class FaultProxy:
         *rules: Rule,
         watch: Callable[[Moment, Request], None] | None = None,
         port: int = 0,
+        aws: bool = True,
     ) -> None:
         address = urlsplit(upstream)
         assert address.hostname is not None, f"no host in {upstream!r}"
         self.upstream = (address.hostname, address.port or 80)
         self.watch = watch
+        self.aws = aws
         self._server = loopback.Loopback(partial(Exchange, self), port)
         self._lock = threading.Lock()
         self._armed = [Armed(rule) for rule in rules]

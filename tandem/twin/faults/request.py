@@ -23,7 +23,7 @@ class Request:
         method: of HTTP.
         path: decoded, without the query; of S3 `/bucket/key`.
         query: decoded.
-        headers: by lower-case name, without credentials.
+        headers: by lower-case name; credentials are "...".
         request_bytes: of the body, as far as it came.
         answer_bytes: of the body, as far as it was sent.
         status: what the endpoint said, or the fault in its place; None where neither did.

@@ -59,7 +59,16 @@ class CorruptAnswer(_Value):
     at: int | None = Field(default=None, ge=0, description="offset in the answer's body; its middle by default")
 
 
-Fault = Annotated[Status | Delay | Drop | LoseAnswer | CutAnswer | CorruptAnswer, Field(discriminator="kind")]
+class SlowAnswer(_Value):
+    """The answer's body comes no faster than this."""
+
+    kind: Literal["slow_answer"] = "slow_answer"
+    bytes_per_s: float = Field(gt=0, description="bytes of the body a second")
+
+
+Fault = Annotated[
+    Status | Delay | Drop | LoseAnswer | CutAnswer | CorruptAnswer | SlowAnswer, Field(discriminator="kind")
+]
 
 # Error responses of S3 and the common ones of the JSON services, as their API references spell them.
 SLOW_DOWN = Status(status=503, code="SlowDown")
