@@ -11,6 +11,7 @@ from constructs import Construct
 from stacks.artifacts import ArtifactsStack
 from stacks.cluster import ClusterStack
 from stacks.fleet import FleetStack
+from stacks.image import ImageStack
 from stacks.network import Network, NetworkStack, existing
 from stacks.workloads import Charts, HelmRelease, WorkloadsStack
 from tandem.spec import names
@@ -59,6 +60,7 @@ class EnvironmentStage(cdk.Stage):
         kinds = names.stack_kinds(environment)
         if "Artifacts" in kinds:
             ArtifactsStack(self, "Artifacts", environment=environment)
+        ImageStack(self, "Image", environment=environment)
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network,
             addon_versions={name: figure.value for name, figure in minor.addons.items()},
@@ -96,3 +98,4 @@ class EnvironmentStage(cdk.Stage):
             cluster_security_group_id=cluster.security_group_id, driver=inside.driver, charts=inside.charts,
         )  # fmt: skip
         stack.add_stack_dependency(cluster)
+        self._after(stack, "Image")  # what it starts pulls the tools image

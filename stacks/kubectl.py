@@ -7,7 +7,6 @@ reachable from nowhere else.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +19,11 @@ from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.access import access_policy, everywhere
+from stacks.ecr import PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
 
-_PRIVATE_ECR = re.compile(r"oci://(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.[a-z0-9.-]+/(?P<name>.+)")
 # what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
 # Amazon VPC", required IAM permissions)
 _VPC_ACTIONS = (
@@ -115,13 +114,9 @@ def _handler_role(scope: Construct, cluster_name: str, chart_repository: str, pl
 
 def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
     """Return what pulling the chart takes: a login, and for a private repository its layers."""
-    private = _PRIVATE_ECR.fullmatch(repository)
+    private = PrivateRepository.of(repository)
     if private:
-        arn = f"arn:{partition}:ecr:{private['region']}:{private['account']}:repository/{private['name']}"
-        return [
-            allow(["ecr:GetAuthorizationToken"], ["*"]),
-            allow(["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [arn]),
-        ]
+        return [login(), allow(["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [private.arn(partition)])]
     if repository.startswith("oci://public.ecr.aws/"):
         return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
     return []

@@ -56,6 +56,7 @@ def stack_kinds(environment: Environment) -> tuple[str, ...]:
     has = {
         "Network": environment.network.kind == "new",
         "Artifacts": environment.artifacts.existing_bucket is None,
+        "Image": True,
         "Cluster": True,
         "Fleet": not environment.capacity.awaits_reservation,
         "Workloads": environment.delivery.kind == "cdk",

@@ -26,7 +26,9 @@ def artifacts(assembly: Path, name: str) -> dict[str, dict[str, Any]]:
 
 
 def test_an_environment_has_these_stacks(assembly: Path) -> None:
-    assert set(artifacts(assembly, "capacity-block")) == {"Network", "Artifacts", "Cluster", "Fleet", "Workloads"}
+    assert set(artifacts(assembly, "capacity-block")) == {
+        "Network", "Artifacts", "Image", "Cluster", "Fleet", "Workloads",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
@@ -44,7 +46,7 @@ def test_a_fleet_left_out_is_a_warning_of_the_synthesis(assembly: Path, name: st
 def test_stacks_are_addressed_by_the_environment(assembly: Path) -> None:
     names = {each["displayName"].partition(" ")[0] for each in artifacts(assembly, "post-us-east-2").values()}
 
-    assert names == {f"post-us-east-2/{kind}" for kind in ("Network", "Artifacts", "Cluster", "Workloads")}
+    assert names == {f"post-us-east-2/{kind}" for kind in ("Network", "Artifacts", "Image", "Cluster", "Workloads")}
 
 
 def test_account_and_region_are_literal(assembly: Path) -> None:
@@ -79,7 +81,10 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
     assert "policy/TeamBoundary" in boundaries.pop()
 
 
-@pytest.mark.parametrize(("later", "earlier"), [("Cluster", "Network"), ("Fleet", "Cluster"), ("Workloads", "Cluster")])
+@pytest.mark.parametrize(
+    ("later", "earlier"),
+    [("Cluster", "Network"), ("Fleet", "Cluster"), ("Workloads", "Cluster"), ("Workloads", "Image")],
+)
 def test_stacks_are_deployed_in_order_and_deleted_in_reverse(assembly: Path, later: str, earlier: str) -> None:
     found = artifacts(assembly, "capacity-block")
 

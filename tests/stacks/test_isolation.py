@@ -67,10 +67,10 @@ def test_changing_an_experiment_changes_workloads_only(synth: Synth, alone: Path
     assert differing(alone, synth(place, experiments=[longer, *rest])) == {"capacity-block-Workloads"}
 
 
-def test_a_mirror_changes_workloads_only(synth: Synth, alone: Path) -> None:
+def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
     mirrored = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
 
-    assert differing(alone, synth(mirrored)) == {"capacity-block-Workloads"}
+    assert differing(alone, synth(mirrored)) == {"capacity-block-Workloads", "capacity-block-Image"}
 
 
 def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, alone: Path) -> None:

@@ -53,7 +53,7 @@ def test_the_app_is_bootstrapped_deployed_and_held():
 
     assert (found.passed, [step.found for step in found.steps if step.failed]) == (True, [])
     assert {item.stack.rpartition("-")[2] for item in found.resources} == {
-        "Network", "Artifacts", "Cluster", "Fleet", "Workloads",
+        "Network", "Artifacts", "Image", "Cluster", "Fleet", "Workloads",
     }  # fmt: skip
 
 

@@ -56,6 +56,10 @@ FIDELITY: Mapping[str, Fidelity] = {
     "AWS::CloudFormation::CustomResource": _recorded(
         "its properties are recorded; the Lambda behind it is deployed and never invoked"
     ),
+    "AWS::CodeBuild::Project": _stored(
+        "kept and described; a build is played: it takes the real source and the project's own commands, and pushes a "
+        "manifest without layers; no container runs, nothing is downloaded, the role is not needed"
+    ),
     "AWS::EC2::EIP": _stored("an address is made up; quotas do not exist here"),
     "AWS::EC2::FlowLog": _stored("kept and described; no flow is ever logged, since no packet flows"),
     "AWS::EC2::InternetGateway": _stored(_NO_PACKETS),
@@ -78,6 +82,11 @@ FIDELITY: Mapping[str, Fidelity] = {
     "AWS::EC2::VPC": _stored("kept and described; no packet flows, overlapping ranges and quotas are not seen"),
     "AWS::EC2::VPCEndpoint": _stored("kept and described; whether the region offers the service is not seen"),
     "AWS::EC2::VPCGatewayAttachment": _stored(_NO_PACKETS),
+    "AWS::ECR::Repository": _real(
+        "takes images, refuses a tag that is there, goes with what it holds; nothing is scanned, lifecycle rules are "
+        "kept, not acted on",
+        EmptyOnDelete=_SILENT,
+    ),
     "AWS::EKS::AccessEntry": _stored("kept and described; no API server reads it"),
     "AWS::EKS::Addon": _stored(
         "ACTIVE at once; whether the version exists for the cluster's minor and its pods run is not seen",
@@ -105,8 +114,8 @@ FIDELITY: Mapping[str, Fidelity] = {
         BypassPolicyLockoutSafetyCheck=_SILENT,
     ),
     "AWS::Lambda::Function": _real(
-        "the code is stored and would run on this machine's Python whatever the runtime says; custom resources never "
-        "invoke it here"
+        "the code is stored and runs on this machine's Python whatever the runtime says; of the custom resources only "
+        "the tools image's invokes it here"
     ),
     "AWS::Lambda::LayerVersion": _stored("kept and described"),
     "AWS::Lambda::Permission": _stored("kept and described"),
@@ -117,6 +126,10 @@ FIDELITY: Mapping[str, Fidelity] = {
     ),
     "AWS::S3::BucketPolicy": _stored("kept and described; not enforced here"),
     "AWS::SSM::Parameter": _real("takes and returns values", AllowedPattern="held by the service at a write"),
+    "Custom::TandemToolsImage": _real(
+        "its Lambda runs, asks ECR, starts the build and answers CloudFormation, as on AWS; the build itself is played",
+        ServiceTimeout="CloudFormation's own; no API returns it",
+    ),
     "Custom::AWSCDK-EKS-HelmChart": _recorded(_KUBECTL),
     "Custom::AWSCDK-EKS-KubernetesResource": _recorded(_KUBECTL),
     "Custom::AWSCDK-EKS-KubernetesObjectValue": _recorded(_KUBECTL),

@@ -6,6 +6,8 @@ launcher refuses to start where one is missing: a version that moved them must n
 
 from __future__ import annotations
 
-from . import adoption, bucket, eks_api, eks_types, functions, launch_template, network, recorded
+from . import adoption, bucket, builds, eks_api, eks_types, functions, launch_template, network, recorded, registry
 
-MODULES = (adoption, network, launch_template, bucket, functions, eks_api, eks_types, recorded)
+MODULES = (
+    adoption, network, launch_template, bucket, functions, eks_api, eks_types, registry, builds, recorded
+)  # fmt: skip

@@ -3,6 +3,8 @@
 
 There is no Kubernetes API behind the cluster and no internet for a chart, so running the kubectl provider would only
 show that it cannot work here. CloudFormation's own record of a resource is the store: it rolls back with its stack.
+
+The tools image alone is real: its Lambda speaks to ECR and CodeBuild, which are both here.
 """
 
 from __future__ import annotations
@@ -24,14 +26,17 @@ NEEDS = {
 
 PATH = "/_tandem/recorded"
 _CUSTOM = "AWS::CloudFormation::CustomResource"
+_REAL = {"Custom::TandemToolsImage"}
+_originals = {}
 
 
 def install(handlers: dict) -> None:
     """Take the place of the Lambda call, and serve the listing."""
     handlers[_CUSTOM] = handler(_create, _update, lambda _physical_id, _properties: None)
-    provisioners._custom_resource_create = _create
-    provisioners._custom_resource_update = _update
-    provisioners._custom_resource_delete = lambda *_, **__: None
+    for act, ours in (("create", _create), ("update", _update), ("delete", _delete)):
+        name = f"_custom_resource_{act}"
+        _originals[act] = getattr(provisioners, name)
+        setattr(provisioners, name, ours)
     served = app.app
 
     async def with_listing(scope, receive, send):
@@ -43,14 +48,23 @@ def install(handlers: dict) -> None:
     app.app = with_listing
 
 
-def _create(logical_id, properties, _stack, _type=_CUSTOM):
+def _create(logical_id, properties, stack, type_=_CUSTOM):
     if "ServiceToken" not in properties:
         raise ValueError("ServiceToken is required for a custom resource")
+    if type_ in _REAL:
+        return _originals["create"](logical_id, properties, stack, type_)
     return f"{logical_id.lower()}-{new_uuid()[:8]}", {}
 
 
-def _update(physical_id, _old, _new, _stack, logical_id=None, resource_type=_CUSTOM):  # noqa: ARG001  # its callers name them
+def _update(physical_id, old, new, stack, logical_id=None, resource_type=_CUSTOM):  # noqa: PLR0913, PLR0917  # its callers'
+    if resource_type in _REAL:
+        return _originals["update"](physical_id, old, new, stack, logical_id, resource_type)
     return physical_id, {}
+
+
+def _delete(physical_id, properties, stack_name=None, logical_id=None, resource_type=_CUSTOM):
+    if resource_type in _REAL:
+        _originals["delete"](physical_id, properties, stack_name, logical_id, resource_type)
 
 
 def listing() -> list[dict]:

@@ -1,0 +1,172 @@
+"""The CodeBuild project that builds the tools image and pushes it.
+
+Invariant: what the project runs is written out in the template, command by command, and what its role may do is
+what these commands need.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from aws_cdk import AssetHashType
+from aws_cdk import aws_codebuild as codebuild
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from stacks.ecr import PrivateRepository, login
+from stacks.nag import acknowledge
+from stacks.place import Place
+from stacks.policy import allow, document
+from tandem.spec import names, tools_image
+from tandem.spec.environment import Environment
+from tandem.spec.images import pull_name
+
+# AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
+BUILDER = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
+MACHINE = "BUILD_GENERAL1_SMALL"
+BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the function that waits has: stacks/image.py
+_PUSH = (
+    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
+    "ecr:PutImage", "ecr:UploadLayerPart",
+)  # fmt: skip
+# the last two: a pull-through cache fetches on the first pull, in the name of who pulls (ECR user guide,
+# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions)
+_PULL = (
+    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer",
+    "ecr:BatchImportUpstreamImage", "ecr:CreateRepository",
+)  # fmt: skip
+
+
+class ImageBuild(Construct):
+    """The source, the project and its role.
+
+    Attributes:
+        project: the project's name, as an expression that makes its user wait for it.
+        project_arn: literal.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, place: Place, repository_arn: str,
+        log_group: logs.CfnLogGroup,
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        name = names.repository(environment)
+        self.project_arn = place.arn("codebuild", f"project/{name}")
+        source = _source(self)
+        base = tools_image.base_image()
+        base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
+        mirror = PrivateRepository.of(base_name)
+        role = self._role(
+            source, place=place, repository_arn=repository_arn, log_group_arn=log_group.attr_arn, mirror=mirror
+        )
+        project = codebuild.CfnProject(
+            self, "Project", name=name, description=f"builds {tools_image.reference(environment)}",
+            service_role=role.attr_arn,
+            artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
+            source=codebuild.CfnProject.SourceProperty(
+                type="S3", location=f"{source.s3_bucket_name}/{source.s3_object_key}",
+                build_spec=build_spec(environment, base_name, mirror),
+            ),
+            environment=codebuild.CfnProject.EnvironmentProperty(
+                type="LINUX_CONTAINER", image=BUILDER, compute_type=MACHINE,
+                privileged_mode=True,  # Docker runs inside
+            ),
+            logs_config=codebuild.CfnProject.LogsConfigProperty(
+                cloud_watch_logs=codebuild.CfnProject.CloudWatchLogsConfigProperty(
+                    status="ENABLED", group_name=log_group.ref, stream_name="build"
+                )
+            ),
+            timeout_in_minutes=BUILD_MINUTES, queued_timeout_in_minutes=QUEUE_MINUTES,
+        )  # fmt: skip
+        acknowledge(
+            project,
+            {
+                "AwsSolutions-CB3": "docker build needs a Docker daemon; the project runs this one source only",
+                "AwsSolutions-CB4": "the key would encrypt artifacts and caches, and the project has neither",
+            },
+        )
+        self.project = project.ref
+
+    def _role(
+        self, source: assets.Asset, *, place: Place, repository_arn: str, log_group_arn: str,
+        mirror: PrivateRepository | None,
+    ) -> iam.CfnRole:  # fmt: skip
+        bucket = place.bucket_arn(source.s3_bucket_name)
+        statements = [
+            allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group_arn]),
+            allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source.s3_object_key}"]),
+            allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
+            login(),
+            allow(_PUSH, [repository_arn]),
+            *([allow(_PULL, [mirror.arn(place.partition)])] if mirror else []),
+        ]
+        trust = allow(
+            ["sts:AssumeRole"], service="codebuild.amazonaws.com",
+            conditions={"StringEquals": {"aws:SourceAccount": place.account, "aws:SourceArn": self.project_arn}},
+        )  # fmt: skip
+        role = iam.CfnRole(
+            self, "Role", assume_role_policy_document=document(trust),
+            policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=document(*statements))],
+        )  # fmt: skip
+        acknowledge(
+            role, {"AwsSolutions-IAM5[Resource::*]": "a login to private registries takes no narrower resource"}
+        )
+        return role
+
+
+def build_spec(environment: Environment, base: str, mirror: PrivateRepository | None) -> str:
+    """Return the commands of a build, as the console shows them.
+
+    Args:
+        base: the base image as this environment pulls it.
+        mirror: the private repository that it comes from, or None where it is public.
+    """
+    image, index = tools_image.reference(environment), environment.package_index
+    arguments = [f"BASE_IMAGE={base}", *([f"PIP_INDEX_URL={index}"] if index else [])]
+    hosts = {tools_image.registry(environment): environment.region} | ({mirror.host: mirror.region} if mirror else {})
+    build = ["docker", "build", "--file", tools_image.DOCKERFILE, "--tag", image]
+    return _yaml({
+        "version": 0.2,
+        # a plain manifest, which is what ECR's scan on push reads
+        "env": {"variables": {"BUILDX_NO_DEFAULT_ATTESTATIONS": "1"}},
+        "phases": {
+            "pre_build": {"commands": [_login(host, region) for host, region in hosts.items()]},
+            # the push belongs to the build: a post_build phase runs after a failed build too
+            "build": {"commands": [
+                shlex.join([*build, *(part for each in arguments for part in ("--build-arg", each)), "."]),
+                shlex.join(["docker", "push", image]),
+            ]},
+        },
+    })  # fmt: skip
+
+
+def _yaml(document_: dict[str, Any]) -> str:
+    return yaml.safe_dump(document_, sort_keys=False, width=10_000)
+
+
+def _login(host: str, region: str) -> str:
+    return f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {host}"
+
+
+def _source(scope: Construct) -> assets.Asset:
+    """Return the build's source as an asset: the files of the allow list and no other, under the image's own tag."""
+    with tempfile.TemporaryDirectory() as folder:
+        _copy(tools_image.source_files(), Path(folder))
+        return assets.Asset(  # copied into the assembly before this returns
+            scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=tools_image.tag()
+        )
+
+
+def _copy(files: Sequence[str], folder: Path) -> None:
+    for file in files:
+        target = folder / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(tools_image.ROOT / file, target)
