@@ -52,7 +52,7 @@ def _run(options: argparse.Namespace) -> Exit:
     if options.command == "new":
         return new(options.name, chosen)
     if options.command == "check":
-        return check(chosen)
+        return check(chosen, options.against)
     if options.command == "render":
         return render(chosen, options.out, check=options.check)
     if options.command == "images":
@@ -65,7 +65,11 @@ def _parser() -> argparse.ArgumentParser:
         prog="tandem", description="from environment and experiment files to stacks and manifests", epilog=EPILOG
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _command(commands, "check", "hold specs against their schema and the rules")
+    check = _command(commands, "check", "hold specs against their schema and the rules; say what an edit recompiles")
+    check.add_argument(
+        "--against", type=Path, metavar="PATH",
+        help="what artifact keys are compared with: an experiment file, a folder of them, rendered manifests (default)",
+    )  # fmt: skip
     render = _command(commands, "render", "write manifests/ from the specs")
     render.add_argument("--out", type=Path, default=Path("manifests"), metavar="DIR", help="folder to write below")
     render.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")

@@ -1,25 +1,36 @@
-"""`tandem check`: hold every declared file against its schema and the rules."""
+"""`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles."""
 
 from __future__ import annotations
 
-from tandem.commands.inputs import Selection, read
+from pathlib import Path
+
+from tandem.commands import recompile, recompile_report
+from tandem.commands.inputs import Inputs, Selection, read
 from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
 
 
-def check(chosen: Selection) -> Exit:
+def check(chosen: Selection, against: Path | None = None) -> Exit:
     """Print every fault and warning of the named environments and the experiments they host.
 
+    Args:
+        chosen: environments and folders.
+        against: what the artifact keys are compared with: an experiment file, a folder of them, or rendered
+            manifests; None for manifests/, where that is. It never changes the exit code.
+
     Raises:
-        SpecError: a folder or a named file does not exist.
+        SpecError: a folder or a named file does not exist, or `against` is none of these.
     """
     inputs = read(chosen)
     code = verdict(inputs.faults, strict=chosen.strict)
+    before = _before(against, inputs)
+    comparisons = recompile.compare(before, inputs) if before else []
     if chosen.as_json:
         print_json(
             {
                 "environments": sorted(inputs.workspace.environments),
                 "experiments": sorted(inputs.workspace.experiments),
                 "faults": [fault.as_dict() for fault in inputs.faults],
+                "recompiles": recompile_report.plain(before, comparisons, inputs) if before else None,
                 "exit_code": int(code),
             }
         )
@@ -31,4 +42,12 @@ def check(chosen: Selection) -> Exit:
         f"{counted(len(inputs.workspace.experiments), 'experiment')}: "
         f"{counted(refusals, 'error')}, {counted(len(inputs.faults) - refusals, 'warning')}"
     )
+    for line in recompile_report.lines(before, comparisons, inputs) if before else ():
+        print(line)
     return code
+
+
+def _before(against: Path | None, inputs: Inputs) -> recompile.State | None:
+    if against is not None:
+        return recompile.state(against, inputs)
+    return recompile.manifests(recompile.MANIFESTS) if recompile.MANIFESTS.is_dir() else None

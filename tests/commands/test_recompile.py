@@ -1,0 +1,355 @@
+"""`tandem check` says what an edit compiles again, against manifests, a folder or a file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tandem.cli import main
+from tandem.spec.catalogue import catalogue
+from tandem.spec.document import read_document
+from tandem.spec.experiment import Experiment
+from tandem.spec.record import parse
+from tandem.spec.variant_key import artifact_key
+
+ENVIRONMENT = "post-us-east-2"
+K5 = ("num_speculative_tokens: 7", "num_speculative_tokens: 5")
+
+
+def folders(specs: Path) -> list[str]:
+    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
+
+
+def edit(specs: Path, old: str, new: str, file: str = "experiments/post.yaml") -> None:
+    path = specs / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def deployment(name: str, key: str) -> dict[str, Any]:
+    container = {"name": "admit", "env": [{"name": "TANDEM_ARTIFACT_KEY", "value": key}]}
+    pod = {"initContainers": [container], "containers": [{"name": "vllm"}]}
+    return {"kind": "Deployment", "metadata": {"name": name}, "spec": {"template": {"spec": pod}}}
+
+
+@pytest.fixture
+def before(specs: Path, tmp_path: Path) -> Path:
+    """A copy of the experiments, left as they were."""
+    return Path(shutil.copytree(specs / "experiments", tmp_path / "before"))
+
+
+def check(specs: Path, against: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+    code = main(["check", ENVIRONMENT, *folders(specs), "--against", str(against), *more])
+    return code, capsys.readouterr().out
+
+
+def told(specs: Path, against: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """What --json says, by experiment/variant."""
+    found = json.loads(check(specs, against, capsys, "--json")[1])["recompiles"]
+    return {
+        f"{place['experiment']}/{change['variant']}": change
+        for place in found["experiments"]
+        for change in place["variants"]
+    }
+
+
+def rendered(specs: Path, out: Path) -> Path:
+    """A manifests folder whose Deployments carry the keys of the experiments as they are now."""
+    for path in (specs / "experiments").glob("post*.yaml"):
+        experiment = parse(Experiment, read_document(path), name=path.stem)
+        keys = {each.name: artifact_key(experiment, each, catalogue()) for each in experiment.all_variants()}
+        folder = out / ENVIRONMENT / path.stem / "serve"
+        folder.mkdir(parents=True)
+        bodies = [deployment(name, json.dumps(key.as_fields())) for name, key in keys.items()]
+        (folder / "serve.yaml").write_text(yaml.safe_dump_all(bodies))
+    return out
+
+
+def test_an_unchanged_folder_compiles_nothing(specs: Path, before: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "nothing is compiled again" in check(specs, before, capsys)[1]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("suites: [post, real]", "suites: [real]"),
+        ("schedule: interleaved", "schedule: simultaneous"),
+        ("cpu: 90", "cpu: 80"),
+        ("shm_gib: 16", "shm_gib: 32"),
+        ("max_output_tokens: 600", "max_output_tokens: 500"),
+        ("name: qwen-sd-vllm", "name: fast"),
+    ],
+)
+def test_what_no_compiler_sees_compiles_nothing(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str], old: str, new: str
+) -> None:
+    edit(specs, old, new)
+
+    assert [change for change in told(specs, before, capsys).values() if change["compiles"]] == []
+
+
+def test_a_changed_window_is_told_as_the_reason(specs: Path, before: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(specs, *K5)
+
+    assert (
+        "post/qwen-sd-vllm: recompiles because num_speculative_tokens 7 -> 5"
+        in check(specs, before / "post.yaml", capsys)[1]
+    )
+
+
+def test_a_changed_variant_leaves_the_other_with_its_artifact(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
+
+    found = told(specs, before, capsys)
+    assert {name: found[name]["verdict"] for name in ("post/qwen-vllm", "post/qwen-sd-vllm")} == {
+        "post/qwen-vllm": "same artifact",
+        "post/qwen-sd-vllm": "recompiles",
+    }
+
+
+def test_a_change_names_the_artifact_that_serves_until_it_is_applied(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
+
+    change = told(specs, before, capsys)["post/qwen-sd-vllm"]
+    assert ("-k7-" in change["was"], "-k6-" in change["now"]) == (True, True)
+
+
+def test_a_shared_setting_recompiles_every_variant(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(specs, "max_num_seqs: 4", "max_num_seqs: 2")
+
+    found = told(specs, before / "post.yaml", capsys)
+    assert {name: change["differences"] for name, change in found.items()} == {
+        "post/qwen-vllm": {"max_num_seqs": {"was": 4, "now": 2}},
+        "post/qwen-sd-vllm": {"max_num_seqs": {"was": 4, "now": 2}},
+    }
+
+
+def test_the_most_it_can_cost_is_deadline_times_price_times_artifacts(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(specs, "max_num_seqs: 4", "max_num_seqs: 2")
+    edit(specs, "suites:", "compile: {deadline_hours: 3}\nsuites:")
+
+    out = check(specs, before / "post.yaml", capsys)[1]
+
+    assert "2 artifacts to compile, at most 214.56 USD" in out  # 2 x 3 h x 35.76
+
+
+def test_an_artifact_that_two_experiments_need_is_compiled_once(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in ("post", "post-drafts-windows"):
+        edit(specs, "async_mode: false", "async_mode: true", f"experiments/{file}.yaml")
+
+    found = json.loads(check(specs, before, capsys, "--json")[1])["recompiles"]
+
+    names = {change["now"] for place in found["experiments"] for change in place["variants"] if change["compiles"]}
+    assert found["environments"][ENVIRONMENT]["artifacts"] == len(names)
+
+
+def test_a_compile_on_a_cpu_node_has_no_price(specs: Path, before: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(specs, *K5)
+    edit(specs, "suites:", "compile: {where: cpu}\nsuites:")
+
+    assert (
+        "1 artifact to compile, on a CPU node: its price is not declared"
+        in check(specs, before / "post.yaml", capsys)[1]
+    )
+
+
+def test_a_renamed_variant_takes_the_artifact_it_had(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(specs, "name: qwen-sd-vllm", "name: fast")
+
+    found = told(specs, before / "post.yaml", capsys)
+    assert (found["post/fast"]["same_as"], found["post/qwen-sd-vllm"]["verdict"]) == ("post/qwen-sd-vllm", "gone")
+
+
+def test_a_variant_of_another_experiment_lends_its_artifact(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(specs, *K5)  # post-drafts-windows sweeps over this window already
+
+    change = told(specs, before, capsys)["post/qwen-sd-vllm"]
+    assert (change["compiles"], change["same_as"]) == (False, "post-drafts-windows/qwen-sd-qwen3-1-7b-k5")
+
+
+def test_a_new_variant_is_told_with_what_it_compiles(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(
+        specs,
+        "suites:",
+        "sweep: {prefix: s, mode: fused, drafts: [Qwen/Qwen3-0.6B], num_speculative_tokens: [3]}\nsuites:",
+    )
+
+    change = told(specs, before, capsys)["post/s-qwen3-0-6b-k3"]
+    assert (change["verdict"], change["compiles"], change["was"]) == ("new", True, None)
+
+
+def test_keys_in_rendered_manifests_are_compared(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
+
+    found = told(specs, manifests, capsys)
+    assert [name for name, change in found.items() if change["verdict"] != "same artifact"] == ["post/qwen-sd-vllm"]
+
+
+def test_the_tree_of_one_environment_is_compared_too(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+
+    assert "nothing is compiled again" in check(specs, manifests / ENVIRONMENT, capsys)[1]
+
+
+def test_the_folder_manifests_is_compared_without_being_named(
+    specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rendered(specs, specs / "manifests")
+    edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
+    monkeypatch.chdir(specs)
+
+    main(["check", ENVIRONMENT])
+
+    assert "what differs from manifests:" in capsys.readouterr().out
+
+
+def test_nothing_is_compared_where_there_is_no_folder_manifests(
+    specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(specs)
+
+    main(["check", ENVIRONMENT])
+
+    assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_an_experiment_that_is_rendered_no_more_is_told(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    edit(specs, "experiments: [post, post-drafts-windows]", "experiments: [post]", f"environments/{ENVIRONMENT}.yaml")
+
+    assert "post-drafts-windows/qwen-vllm: gone" in check(specs, manifests, capsys)[1]
+
+
+def test_an_environment_that_was_never_rendered_is_said_to_be_not_compared(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    (manifests / ENVIRONMENT).rename(manifests / "another")
+
+    assert f"not compared, not in {manifests}:" in check(specs, manifests, capsys)[1]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "kind: Deployment",
+        "a: [",
+        "- a list",
+        yaml.safe_dump(deployment("a", "{")),
+    ],
+)
+def test_a_broken_manifest_is_said_to_be_not_compared(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    (manifests / ENVIRONMENT / "post" / "serve" / "serve.yaml").write_text(text)
+
+    code, out = check(specs, manifests, capsys)
+
+    assert (code, "its manifest cannot be read" in out) == (0, True)
+
+
+def test_manifests_without_keys_are_said_to_be_not_compared(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    (manifests / ENVIRONMENT / "post" / "serve" / "serve.yaml").write_text("kind: Service\n")
+
+    assert "rendered by a release that wrote no keys" in check(specs, manifests, capsys)[1]
+
+
+def test_a_key_of_another_release_differs_in_the_field_that_is_new(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    file = manifests / ENVIRONMENT / "post" / "serve" / "serve.yaml"
+    file.write_text(file.read_text().replace('"prefix_caching": false, ', ""))
+
+    change = told(specs, manifests, capsys)["post/qwen-vllm"]
+    assert (change["differences"], change["was"]) == ({"prefix_caching": {"was": None, "now": False}}, None)
+
+
+def test_a_refused_experiment_is_not_compared(specs: Path, before: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(specs, "tensor_parallel_size: 32", "tensor_parallel_size: 63")
+
+    code, out = check(specs, before, capsys)
+
+    assert (code, "not compared, refused above: post-us-east-2/post" in out) == (2, True)
+
+
+def test_an_edit_that_compiles_does_not_change_the_exit_code(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(specs, *K5)
+
+    assert check(specs, before, capsys)[0] == 0
+
+
+def test_an_old_experiment_of_an_unknown_model_is_not_compared(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = before / "post.yaml"
+    file.write_text(file.read_text().replace("Qwen/Qwen3-32B", "made-up/model"))
+
+    assert "names the model made-up/model, which this release does not know" in check(specs, file, capsys)[1]
+
+
+def test_a_file_that_is_named_after_no_experiment_gives_2_and_names_them(
+    specs: Path, before: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = (before / "post.yaml").rename(before / "old.yaml")
+
+    code = main(["check", ENVIRONMENT, *folders(specs), "--against", str(other)])
+
+    assert (code, "post, post-drafts-windows" in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.parametrize("name", ["missing", "empty"])
+def test_nothing_to_compare_with_gives_2(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "empty").mkdir()
+
+    assert check(specs, tmp_path / name, capsys)[0] == 2
+
+
+def test_no_line_is_wider_than_a_screen(specs: Path, before: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(specs, "max_num_seqs: 4", "max_num_seqs: 2", "experiments/post-drafts-windows.yaml")
+    edit(
+        specs, "async_mode: false",
+        "async_mode: true\n  tuning: {fused_qkv: true, mlp_kernel_enabled: true, attn_kernel_enabled: true, "
+        "context_encoding_buckets: [512, 1024]}",
+    )  # fmt: skip
+
+    out = check(specs, before, capsys)[1]
+
+    assert [line for line in out.splitlines()[2:] if len(line) > 100] == []
