@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tandem.spec import tools_image
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+
+TOOLS_IMAGE = "tools image"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,8 +25,9 @@ class ImageUse:
         kind: "image" or "chart".
         reference: `repository:tag` as published.
         mirrored: the same behind the environment's mirror; equal without one.
-        digest: sha256:..., None until resolved; the chart's stands in its own data file.
-        used_by: experiment names, or "neuron-dra-driver".
+        digest: sha256:..., None until resolved; the chart's stands in its own data file, that of the tools image's
+            base in its Dockerfile.
+        used_by: experiment names, "neuron-dra-driver", or "tools image".
     """
 
     kind: str
@@ -42,7 +46,10 @@ def mirror(name: str, mirrors: dict[str, str]) -> str:
 
 
 def image_uses(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue) -> list[ImageUse]:
-    """List what an environment pulls, each once: the runtimes of `experiments`, then the DRA chart and its images."""
+    """List what an environment pulls, each once: the runtimes of `experiments`, the DRA chart, its images, the base.
+
+    The base is pulled where the tools image is built; the tools image itself lies in the account's own registry.
+    """
     users: dict[tuple[str, str], list[str]] = {}
     for experiment in experiments:
         image = catalogue.runtimes[experiment.runtime].image
@@ -52,10 +59,13 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
     users.setdefault(("chart", chart_reference), []).append("neuron-dra-driver")
     for part in chart.images.value:
         users.setdefault(("image", f"{part.repository}:{part.tag}"), []).append("neuron-dra-driver")
+    base = tools_image.base_image()
+    users.setdefault(("image", base.reference), []).append(TOOLS_IMAGE)
+    fixed = {chart_reference: chart.digest.value, base.reference: base.digest}
     return [
         ImageUse(
             kind=kind, reference=reference, mirrored=mirror(reference, environment.registry_mirrors),
-            digest=catalogue.digests.of(reference) or (chart.digest.value if kind == "chart" else None),
+            digest=catalogue.digests.of(reference) or fixed.get(reference),
             used_by=tuple(names),
         )
         for (kind, reference), names in users.items()
