@@ -1,7 +1,7 @@
 """The pod of one server.
 
 Invariant: everything but the name, the raise label, the speculation flags and the artifact comes from what
-the variants share.
+the variants share; and no server starts before its artifact was held against what it is told.
 """
 
 from __future__ import annotations
@@ -10,27 +10,26 @@ from typing import Any
 
 from charts.claims import template_name
 from charts.probes import probes
+from charts.tools import Step, container, key_variable, local_disk, model_options, stage_commands, variable
 from tandem.spec import names
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
+from tandem.spec.disk import artifact_gib, largest_pair
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, ServingSettings, Variant
 from tandem.spec.images import pull_name
-from tandem.spec.server import artifact_folder, server
+from tandem.spec.server import server
 from tandem.spec.variant_key import artifact_key
 
-CACHE_MOUNT = "/cache"
 GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 CLAIM = "neuron"
 # root stays, the Neuron images run as it; what root could do beyond the container goes
 SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-REFUSE_EMPTY_THEN_COPY = """\
-if [ -z "$(ls -A "$1")" ]; then
-  echo "no artifact in the bucket below $1/: compile it first, a server never compiles" >&2
-  exit 1
-fi
-cp -R "$1/." "$2/"
-"""
+TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
+MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT, "readOnly": True}
+STORED = {"name": "stored", "mountPath": names.STORED_MOUNT, "readOnly": True}
+SHM_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  # shared memory, not a temporary file
+LINK_GIB = 1  # an artifact that is read from the mount is a link on local disk
 
 Spec = dict[str, Any]
 
@@ -41,10 +40,9 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
     assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
     key = artifact_key(experiment, variant, catalogue)
     cached = runtime.spelling.artifact_is_cache
-    reference = runtime.image.reference
-    image = pull_name(reference, catalogue.digests.of(reference), environment.registry_mirrors)
-    folder = CACHE_MOUNT if cached else artifact_folder(key)
-    command = server(experiment, variant, catalogue, folder)
+    copied = cached or experiment.serving.copy_artifact
+    local_gib = artifact_gib(largest_pair(experiment, catalogue)) if copied else LINK_GIB
+    command = server(experiment, variant, catalogue)
     return {
         "serviceAccountName": names.SERVE_ACCOUNT,
         "automountServiceAccountToken": False,
@@ -56,66 +54,92 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
             # set on a node by whoever raised it, for this variant: a waiting pod takes nobody else's node
             names.raise_label(variant): experiment.name,
         },
-        "tolerations": [{"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}],
-        "resourceClaims": [{
-            "name": CLAIM,
-            "resourceClaimTemplateName": template_name(environment.capacity.instance_type, experiment.serving),
-        }],
-        **({"initContainers": [_copy(image, key)]} if cached else {}),
+        "tolerations": [TOLERATION],
+        "resourceClaims": [claim(environment, experiment)],
+        "initContainers": [_admit(environment, experiment, variant, catalogue, copied=copied)],
         "containers": [{
             "name": "vllm",
-            "image": image,
+            "image": runtime_image(environment, experiment, catalogue),
             "command": list(command.command),
             "args": list(command.arguments),
-            "env": [{"name": name, "value": value} for name, value in command.environment.items()],
+            "env": [variable(name, value) for name, value in command.environment.items()],
             "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
             **probes(experiment.target),
-            "resources": _resources(experiment.serving),
+            "resources": _resources(experiment.serving, local_gib),
             "securityContext": SECURITY,
             "volumeMounts": [
-                {"name": "models", "mountPath": names.MODELS_MOUNT, "readOnly": True},
-                {"name": "cache", "mountPath": CACHE_MOUNT} if cached else _artifact_mount(key),
-                {"name": "shm", "mountPath": "/dev/shm"},  # noqa: S108  # shared memory, not a temporary file
+                MODELS,
+                # a cache keeps locks; anything else is read only, so that a server that would compile ends at once
+                {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT} | ({} if cached else {"readOnly": True}),
+                *([] if copied else [STORED]),
+                SHM_MOUNT,
             ],
         }],
-        "volumes": _volumes(experiment, key, cached=cached),
+        "volumes": _volumes(experiment, key, local_gib),
     }  # fmt: skip
 
 
-def _resources(serving: ServingSettings) -> Spec:
+def runtime_image(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> str:
+    """Return what the runtime's containers pull, at compile and at serve."""
+    published = catalogue.runtimes[experiment.runtime].image.reference
+    return pull_name(published, catalogue.digests.of(published), environment.registry_mirrors)
+
+
+def claim(environment: Environment, experiment: Experiment) -> Spec:
+    """Return the pod's claim on devices, the same at compile and at serve: an artifact is bound to the LNC."""
+    template = template_name(environment.capacity.instance_type, experiment.serving)
+    return {"name": CLAIM, "resourceClaimTemplateName": template}
+
+
+def shared_memory(experiment: Experiment) -> Spec:
+    """Return the volume of the runtime's shared memory."""
+    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{experiment.serving.shm_gib}Gi"}}
+
+
+def _resources(serving: ServingSettings, local_gib: int) -> Spec:
     # no CPU limit: throttling would be measured as the model's latency
     memory = f"{serving.memory_gib}Gi"
     return {
-        "requests": {"cpu": str(serving.cpu), "memory": memory},
+        "requests": {"cpu": str(serving.cpu), "memory": memory, "ephemeral-storage": f"{local_gib}Gi"},
         "limits": {"memory": memory},
         "claims": [{"name": CLAIM}],
     }
 
 
-def _copy(image: str, key: ArtifactKey) -> Spec:
-    """Return the init container that makes the artifact a cache on local disk, where locks and renames work."""
-    return {
-        "name": "copy-artifact",
-        "image": image,
-        "command": ["sh", "-ec", REFUSE_EMPTY_THEN_COPY],
-        "args": ["copy-artifact", artifact_folder(key), CACHE_MOUNT],
-        "resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": SECURITY,
-        "volumeMounts": [_artifact_mount(key), {"name": "cache", "mountPath": CACHE_MOUNT}],
-    }
+def _admit(
+    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, copied: bool
+) -> Spec:
+    """Return the init container that lets the server start with its own artifact, or says why not.
+
+    It reads mounts and nothing else, so it needs neither a way out nor a credential.
+    """
+    key = artifact_key(experiment, variant, catalogue)
+    named = [experiment.target, *([variant.draft] if variant.draft else [])]
+    models = [catalogue.models[name] for name in named]
+    compile_command = names.start_command(names.namespace(experiment), names.compile_job(key))
+    step = Step(
+        name="admit",
+        arguments=[
+            "admit", "--stored", names.STORED_MOUNT, "--models", names.MODELS_MOUNT, *model_options(models),
+            "--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if copied else []),
+        ],
+        variables=[
+            key_variable(key), variable("TANDEM_COMPILE_JOB", compile_command), stage_commands(experiment, models),
+        ],
+        requests={"cpu": "2"},
+        mounts=[MODELS, STORED, {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}],
+    )  # fmt: skip
+    return container(environment, step)
 
 
-def _artifact_mount(key: ArtifactKey) -> Spec:
-    return {"name": "artifact", "mountPath": artifact_folder(key), "readOnly": True}
-
-
-def _volumes(experiment: Experiment, key: ArtifactKey, *, cached: bool) -> list[Spec]:
-    claims = {"models": names.models_volume(experiment), "artifact": names.artifact_volume(experiment, key)}
+def _volumes(experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
+    claims = {"models": names.models_volume(experiment), "stored": names.artifact_volume(experiment, key)}
     return [
         *(
             {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}
             for name, claim in claims.items()
         ),
-        *([{"name": "cache", "emptyDir": {}}] if cached else []),
-        {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": f"{experiment.serving.shm_gib}Gi"}},
+        local_disk("artifact", local_gib),
+        local_disk("work", LINK_GIB),
+        shared_memory(experiment),
     ]

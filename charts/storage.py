@@ -54,7 +54,9 @@ def _volume(name: str, prefix: str, environment: Environment, experiment: Experi
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": "",  # static: no class may ever provision for it
             "claimRef": {"namespace": names.namespace(experiment), "name": name},
-            "mountOptions": ["read-only", f"region {environment.region}", f"prefix {prefix}"],
+            # allow-other: files are the Mountpoint pod's own, 0644 and 0755, and who reads them are two other users,
+            # the runtime as root and the tools; without it the driver lets root in alone (its pkg/driver/node)
+            "mountOptions": ["read-only", "allow-other", f"region {environment.region}", f"prefix {prefix}"],
             "csi": {
                 "driver": DRIVER,
                 "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating

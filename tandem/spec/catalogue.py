@@ -17,7 +17,7 @@ from tandem.spec.figure import Source, uncited
 from tandem.spec.model import Model
 from tandem.spec.platform import Digests, DraChart, Instances, Kubernetes, Offerings
 from tandem.spec.record import Record, parse
-from tandem.spec.runtime import Runtime
+from tandem.spec.runtime import ProgramCompile, Runtime, Spelling
 
 DATA = Path(__file__).parent / "data"
 
@@ -63,7 +63,34 @@ def _runtime(path: Path) -> Runtime:
     missing = sorted(set(get_args(Mode)) - {support.mode for support in runtime.modes})
     if missing:
         raise SpecError([_fault(path, "modes", f"no entry for {', '.join(missing)}", "one entry for every mode")])
+    flagless = sorted(_compiled_settings(runtime.spelling) - _flagged(runtime.spelling)) if runtime.spelling else []
+    if flagless:
+        raise SpecError([
+            _fault(
+                path, "spelling.compile.flags", f"no flag for {', '.join(flagless)}",
+                "one for every setting that a server's loader may be told, or an artifact is compiled without it",
+            )
+        ])  # fmt: skip
     return runtime
+
+
+def _compiled_settings(spelling: Spelling) -> set[str]:
+    """Return every Neuron setting that can reach the compiler, where a program of its own must be told it."""
+    how = spelling.compile
+    if not isinstance(how, ProgramCompile):
+        return set()  # a server is told by its own flags
+    sampling = {f"{how.sampling_setting}.{name}" for name in spelling.greedy_sampling}
+    by_mode = {setting for settings in spelling.speculation_neuron_config.values() for setting in settings}
+    return {
+        *how.loader_declared, *how.loader_constants, how.window_setting, how.sampling_setting, *sampling,
+        *spelling.constant_neuron_config, *spelling.tuning_defaults, *by_mode,
+        *(name for name in spelling.tuning_keys if name not in spelling.tuning_flags),
+        *([spelling.async_key] if spelling.async_key else []),
+    }  # fmt: skip
+
+
+def _flagged(spelling: Spelling) -> set[str]:
+    return set(spelling.compile.flags) if isinstance(spelling.compile, ProgramCompile) else set()
 
 
 def _read(record: type[R], path: Path, **given: str) -> R:

@@ -164,6 +164,37 @@ class Artifacts(Record):
     usd_per_gb_month_date: date | None = Field(default=None, description="day on which that price was read")
 
 
+class Hub(Record):
+    """Where models are staged from."""
+
+    endpoint: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^https://[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[A-Za-z0-9._~-]+)*$",
+                json_schema_extra={"allowed": "an https:// URL without credentials and without end slash"},
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None, description="a hub of your own that speaks the Hugging Face hub's protocol; null: the public one"
+    )
+    token_secret: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[A-Za-z0-9/_+=.@-]{1,512}$",
+                json_schema_extra={"allowed": "the name of a secret, up to 512 letters, digits and / _ + = . @ -"},
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="name of the Secrets Manager secret, in this account and region, that holds the hub's token; "
+        "only staging may read it",
+    )
+
+
 class Capacity(Record):
     """The accelerator nodes, and what an hour of one costs."""
 
@@ -258,6 +289,7 @@ class Environment(Record):
     bootstrap: Bootstrap = Field(default_factory=Bootstrap, description="the CDK's bootstrap")
     cluster: Cluster = Field(description="the EKS cluster")
     artifacts: Artifacts = Field(default_factory=Artifacts, description="the bucket")
+    hub: Hub = Field(default_factory=Hub, description="where models are staged from")
     capacity: Capacity = Field(description="the accelerator nodes")
     registry_mirrors: dict[RegistryName, RegistryName] = Field(
         default_factory=dict,

@@ -31,11 +31,13 @@ Buckets = tuple[
 class Tuning(Record):
     """Compile settings shared by all variants; null or empty leaves the runtime's own default.
 
-    None of these defaults is changed by speculation; what speculation does change is always rendered.
+    Where speculation would change that default, the runtime's data names the value that all variants are told.
     """
 
     fused_qkv: bool | None = Field(default=None, description="one projection for query, key and value")
-    sequence_parallel_enabled: bool | None = Field(default=None, description="shard activations along the sequence")
+    sequence_parallel_enabled: bool | None = Field(
+        default=None, description="shard activations along the sequence; null is told as false on nxdi-v0"
+    )
     qkv_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for the QKV projection")
     attn_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for attention in prefill")
     mlp_kernel_enabled: bool | None = Field(default=None, description="NKI kernel for the MLP")
@@ -66,7 +68,28 @@ class ServingSettings(Record):
     cpu: int = Field(ge=1, le=192, description="CPUs requested for one server")
     memory_gib: int = Field(ge=8, le=2048, description="memory requested for one server, in GiB")
     shm_gib: int = Field(ge=1, le=256, description="size of /dev/shm, in GiB; counts against memory_gib")
+    copy_artifact: bool = Field(
+        default=False,
+        description="copy the artifact to local disk before serving; false reads the mount; native copies always",
+    )
     tuning: Tuning = Field(default_factory=Tuning, description="compile settings; left out: the runtime's defaults")
+
+
+class Compiling(Record):
+    """Where the artifacts are compiled and what one compile may take; nothing of it changes what is compiled."""
+
+    where: Literal["device", "cpu"] = Field(
+        default="device",
+        description="device: on the claimed devices; cpu: on a node that you label for it, unproven on every runtime",
+    )
+    cpu: int | None = Field(default=None, ge=1, le=192, description="CPUs requested for a compile; null as a server's")
+    memory_gib: int | None = Field(
+        default=None, ge=8, le=2048, description="memory requested for a compile, in GiB; null as a server's"
+    )
+    deadline_hours: int = Field(
+        default=4, ge=1, le=24, description="most hours that the compiler may run, over all attempts"
+    )
+    attempts: int = Field(default=3, ge=1, le=10, description="most attempts, where the failure may pass by itself")
 
 
 class Variant(Record):
@@ -120,6 +143,7 @@ class Experiment(Record):
     max_prompt_tokens: Tokens = Field(description="longest prompt of any suite, in tokens of the target")
     max_output_tokens: Tokens = Field(description="longest output of any suite, in tokens of the target")
     serving: ServingSettings = Field(description="what all variants share")
+    compile: Compiling = Field(default_factory=Compiling, description="where the artifacts are compiled")
     variants: tuple[Variant, ...] = Field(min_length=1, description="what is compared")
     sweep: Sweep | None = Field(default=None, description="further variants, by draft and window")
     suites: tuple[Literal["post", "real"], ...] = Field(min_length=1, description="prompt suites of a run")

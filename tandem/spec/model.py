@@ -43,6 +43,10 @@ class Model(Record):
         """Return the pinned commit, or `main`, which moves, until one is pinned."""
         return self.revision.value or "main"
 
+    def pinned(self) -> str:
+        """Return id@revision."""
+        return f"{self.id}@{self.revision_or_main()}"
+
     def prefix(self) -> str:
         """Return the S3 prefix and mount path of this snapshot, without slashes at its ends."""
         return f"models/{self.id}/{self.revision_or_main()}"

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.model import Model
+from tandem.spec.slug import slug
 
 SERVE_ACCOUNT = "tandem-serve"  # reads models and artifacts
 STAGE_ACCOUNT = "tandem-stage"  # writes models
@@ -18,7 +20,15 @@ COMPILE_ACCOUNT = "tandem-compile"  # reads models, writes artifacts
 CLAIM_TEMPLATE = "neuron-devices"
 SERVER_PORT = 8000
 RAISE_LABEL_PREFIX = "raise.tandem"
-MODELS_MOUNT = "/models"
+COMPILE_LABEL = "compile.tandem/experiment"
+# The same paths at compile and at serve, because paths may enter what is compiled.
+MODELS_MOUNT = "/models"  # <org>/<name>/<revision>/...
+ARTIFACT_MOUNT = "/artifact"  # local disk
+ARTIFACT_FOLDER = f"{ARTIFACT_MOUNT}/current"  # what every runtime is told, whatever it is: a folder, or a link
+WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler caches, temporary files
+STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
+CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
+REVISION_CHARACTERS = 7
 
 
 def cluster(environment: Environment) -> str:
@@ -89,6 +99,37 @@ def raise_label(variant: Variant) -> str:
     variant or experiment can never take the node.
     """
     return f"{RAISE_LABEL_PREFIX}/{variant.name}"
+
+
+def stage_job(model: Model) -> str:
+    """Return the name of the CronJob that stages one model's snapshot, cut to what a CronJob's name may be."""
+    revision = slug(model.revision_or_main())[:REVISION_CHARACTERS]
+    return _joined("stage", slug(model.id), revision)
+
+
+def compile_job(key: ArtifactKey) -> str:
+    """Return the name of the CronJob that compiles one artifact: as much as fits, and the key's digest."""
+    window = [f"k{key.num_speculative_tokens}"] if key.draft else []
+    return _joined("compile", "-".join([slug(key.target.partition("@")[0]), key.mode, *window]), key.digest)
+
+
+def compile_label(experiment: Experiment) -> tuple[str, str]:
+    """Return key and value of the node label that admits an experiment's compile jobs.
+
+    It is no variant's raise label, and a server asks for nothing else: a compile job never takes a server's
+    node, nor a server that of a compile job. A node that shall do both in turn is labelled anew between them.
+    """
+    return COMPILE_LABEL, experiment.name
+
+
+def start_command(namespace: str, cron_job: str, *, again: str = "1") -> str:
+    """Return the command that starts a CronJob once, by hand; `again` tells its runs apart."""
+    return f"kubectl -n {namespace} create job --from=cronjob/{cron_job} {cron_job}-{again}"
+
+
+def _joined(start: str, middle: str, end: str) -> str:
+    room = CRON_JOB_CHARACTERS - len(start) - len(end) - 2
+    return f"{start}-{middle[:room].strip('-')}-{end}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

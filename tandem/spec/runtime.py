@@ -14,6 +14,7 @@ from tandem.spec.figure import Figure, Source
 from tandem.spec.record import Record
 
 Verdict = Literal["served", "unproven", "refused"]
+Plain = bool | int | str
 
 
 class Image(Record):
@@ -52,6 +53,62 @@ class ModeSupport(Record):
     nearest: str = Field(description="what to write instead, where refused")
 
 
+class FlagSpelling(Record):
+    """How a program of its own is told one Neuron setting."""
+
+    flag: str = Field(description="the flag")
+    takes: Literal["value", "list", "switch", "either"] = Field(
+        description="value or list behind it; switch: there for true, absent for false; either: --x or --no-x"
+    )
+
+
+class CpuCompile(Record):
+    """How a compile is told to do without devices."""
+
+    unproven: Figure[str] = Field(description="what of it no source shows; stands in the manifest of what it made")
+    modes: tuple[Mode, ...] = Field(description="modes that can be compiled so")
+    environment: dict[str, str] = Field(description="variables that it takes")
+    platform_variable: str = Field(description="variable that takes the compiler target")
+
+
+class ProgramCompile(Record):
+    """An artifact is made by a program beside the server, told by flags what the server's loader would take.
+
+    The loader's own settings are those it makes of the server's flags before the Neuron settings override them.
+    """
+
+    kind: Literal["program"] = Field(description="`program`: a program of its own compiles and ends")
+    command: tuple[str, ...] = Field(description="program and leading arguments")
+    family_flag: str = Field(description="flag that takes the model's family")
+    families: dict[str, str] = Field(description="family, as models call it, to the program's word for it")
+    leading_arguments: tuple[str, ...] = Field(description="arguments after the family")
+    model_flag: str = Field(description="flag that takes the target's folder")
+    draft_flag: str = Field(description="flag that takes the draft's folder")
+    artifact_flag: str = Field(description="flag that takes the artifact's folder")
+    loader_declared: dict[str, str] = Field(description="loader's setting to the serving setting it is made of")
+    loader_constants: dict[str, Plain] = Field(description="loader's settings of every server")
+    window_setting: str = Field(description="loader's setting that takes num_speculative_tokens")
+    sampling_setting: str = Field(description="setting whose fields are flags of their own")
+    flags: dict[str, FlagSpelling] = Field(description="every setting to its flag; sampling's fields as setting.field")
+    closing_arguments: tuple[str, ...] = Field(description="arguments of every compile")
+    environment: dict[str, str] = Field(description="variables of every compile")
+    work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
+    unproven: Figure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
+    cpu: CpuCompile = Field(description="how it compiles without devices")
+
+
+class ServerCompile(Record):
+    """An artifact is what the server itself leaves in its cache, started with its own flags until it is healthy."""
+
+    kind: Literal["server"] = Field(description="`server`: the server compiles as it starts")
+    health_path: str = Field(description="path that answers once everything is compiled")
+    dropped_variables: tuple[str, ...] = Field(description="the server's variables that would forbid it to compile")
+    environment: dict[str, str] = Field(description="variables of every compile, beside the server's")
+    work_variables: dict[str, str] = Field(description="variable to the folder of local disk that it takes")
+    unproven: Figure[str | None] = Field(description="what of it no source shows, in a sentence; null for nothing")
+    cpu: CpuCompile = Field(description="how it compiles without devices")
+
+
 class Spelling(Record):
     """How flags and environment are spelt."""
 
@@ -59,9 +116,12 @@ class Spelling(Record):
     neuron_config_flag: str = Field(description="flag that takes the JSON of Neuron settings")
     neuron_config_key: str | None = Field(description="key the settings are nested under; null for none")
     constant_arguments: tuple[str, ...] = Field(description="arguments of every server")
-    constant_neuron_config: dict[str, bool | int | str] = Field(description="settings of every server")
-    greedy_sampling: dict[str, bool | int | str] = Field(
+    constant_neuron_config: dict[str, Plain] = Field(description="settings of every server")
+    greedy_sampling: dict[str, Plain] = Field(
         description="on_device_sampling_config that both arms get: speculation changes the runtime's own default"
+    )
+    tuning_defaults: dict[str, Plain] = Field(
+        description="settings of serving.tuning whose own default speculation changes, to what every arm is told"
     )
     async_key: str | None = Field(description="Neuron setting that takes async_mode; null where a flag does")
     async_off_arguments: tuple[str, ...] = Field(description="arguments that turn asynchronous execution off")
@@ -81,6 +141,7 @@ class Spelling(Record):
     )
     tuning_keys: tuple[str, ...] = Field(description="fields of serving.tuning that it reads")
     tuning_flags: dict[str, str] = Field(description="those of them that are flags, not Neuron settings, to the flag")
+    compile: ProgramCompile | ServerCompile = Field(discriminator="kind", description="how an artifact is made")
 
 
 class Counters(Record):

@@ -1,7 +1,7 @@
 """The command of one server: the one place where a variant becomes flags and environment variables.
 
-Invariant: for two variants of one experiment the result differs only in the speculation fields and in the
-artifact's folder; every default that speculation would change is written out for both.
+Invariant: for two variants of one experiment the result differs only in the speculation fields; every default
+that speculation would change is written out for both.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 
-from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.model import Model
-from tandem.spec.names import MODELS_MOUNT, SERVER_PORT
+from tandem.spec.names import ARTIFACT_FOLDER, MODELS_MOUNT, SERVER_PORT
 from tandem.spec.runtime import Spelling
 
 
@@ -32,11 +31,10 @@ class Server:
     environment: dict[str, str]
 
 
-def server(experiment: Experiment, variant: Variant, catalogue: Catalogue, artifact_folder: str) -> Server:
+def server(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> Server:
     """Spell one variant for its runtime.
 
-    Args:
-        artifact_folder: absolute path in the container of the artifact, or of the cache root made from it.
+    The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
     models, serving = catalogue.models, experiment.serving
     spelling = catalogue.runtimes[experiment.runtime].spelling
@@ -62,7 +60,7 @@ def server(experiment: Experiment, variant: Variant, catalogue: Catalogue, artif
     return Server(
         command=spelling.command,
         arguments=flat + spelling.constant_arguments + off,
-        environment=_environment(experiment, spelling, artifact_folder),
+        environment=_environment(experiment, spelling),
     )
 
 
@@ -71,23 +69,24 @@ def model_folder(model: Model) -> str:
     return f"{MODELS_MOUNT}/{model.prefix().removeprefix('models/')}"
 
 
-def artifact_folder(key: ArtifactKey) -> str:
-    """Return the folder in the container where one artifact is mounted; the key is part of it."""
-    return f"/{key.prefix}"
-
-
-def _neuron_config(experiment: Experiment, variant: Variant, spelling: Spelling) -> str:
+def neuron_settings(experiment: Experiment, variant: Variant, spelling: Spelling) -> dict[str, object]:
+    """Return the Neuron settings that the server is told, before they are nested and spelt as JSON."""
     serving = experiment.serving
     tuning = serving.tuning.model_dump()
     in_json = [name for name in spelling.tuning_keys if name not in spelling.tuning_flags]
     written = {name: tuning[name] for name in in_json if tuning[name] not in (None, ())}
-    settings: dict[str, object] = {
+    return {
         **spelling.constant_neuron_config,
         "on_device_sampling_config": spelling.greedy_sampling,
         **({spelling.async_key: serving.async_mode} if spelling.async_key else {}),
+        **spelling.tuning_defaults,
         **written,
         **spelling.speculation_neuron_config.get(variant.mode, {}),
     }
+
+
+def _neuron_config(experiment: Experiment, variant: Variant, spelling: Spelling) -> str:
+    settings = neuron_settings(experiment, variant, spelling)
     nested: dict[str, object] = {spelling.neuron_config_key: settings} if spelling.neuron_config_key else settings
     return json.dumps(nested)
 
@@ -103,11 +102,16 @@ def _speculative_config(experiment: Experiment, variant: Variant, spelling: Spel
     return json.dumps(config)
 
 
-def _environment(experiment: Experiment, spelling: Spelling, artifact_folder: str) -> dict[str, str]:
+def logical_cores(experiment: Experiment, spelling: Spelling) -> dict[str, str]:
+    """Return the variable that says the LNC: the same at compile and at serve, or the artifact cannot be loaded."""
     lnc = str(experiment.serving.logical_neuron_core)
+    return {spelling.logical_core_variable: lnc} if spelling.logical_core_variable else {}
+
+
+def _environment(experiment: Experiment, spelling: Spelling) -> dict[str, str]:
     return {
         **spelling.compile_environment,
         **spelling.environment,
-        **({spelling.logical_core_variable: lnc} if spelling.logical_core_variable else {}),
-        spelling.artifact_variable: artifact_folder,
+        **logical_cores(experiment, spelling),
+        spelling.artifact_variable: ARTIFACT_FOLDER,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.model import Model
 
 
 def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ArtifactKey:
@@ -16,7 +15,8 @@ def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue)
     runtime, models = catalogue.runtimes[experiment.runtime], catalogue.models
     serving, spelling, versions = experiment.serving, runtime.spelling, runtime.versions
     assert spelling is not None  # a rule refuses runtimes that are not rendered
-    tuning = serving.tuning.model_dump()
+    declared = serving.tuning.model_dump()
+    tuning = {name: spelling.tuning_defaults.get(name) if value is None else value for name, value in declared.items()}
     speculation = spelling.speculation_neuron_config.get(variant.mode, {})
     return ArtifactKey(
         runtime=runtime.name,
@@ -28,8 +28,8 @@ def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue)
         nxdi=versions.nxdi.value,
         plugin=versions.plugin.value,
         platform_target=runtime.platform_target,
-        target=_pinned(models[experiment.target]),
-        draft=_pinned(models[variant.draft]) if variant.draft else None,
+        target=models[experiment.target].pinned(),
+        draft=models[variant.draft].pinned() if variant.draft else None,
         mode=variant.mode,
         num_speculative_tokens=variant.num_speculative_tokens or 0,
         tensor_parallel_size=serving.tensor_parallel_size,
@@ -47,7 +47,3 @@ def artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue)
         neuron_config={**spelling.constant_neuron_config, **speculation},
         environment=spelling.compile_environment,
     )
-
-
-def _pinned(model: Model) -> str:
-    return f"{model.id}@{model.revision_or_main()}"

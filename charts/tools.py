@@ -1,0 +1,110 @@
+"""Containers of the tools image, and what they share with their neighbours in a pod.
+
+Invariant: each satisfies the `restricted` Pod Security Standard by itself, writes to local disk of its own pod
+only, and holds no credential beyond its pod's role.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tandem.spec import names
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.model import Model
+from tandem.spec.tools_image import reference
+
+USER = 65532  # the image's own, said here so that a pod proves it without the image
+RESTRICTED = {
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "readOnlyRootFilesystem": True,
+    "runAsGroup": USER,
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+MEMORY = "480Mi"  # a transfer takes under 400 MiB whatever its size (benchmarks/artifacts.py); files' pages yield
+WORK = {"name": "work", "mountPath": names.WORK_MOUNT}
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One command of the tools image, as one container.
+
+    Args:
+        name: of the container. arguments: the command and its options; they follow the image's entrypoint.
+        variables: beside the region.
+        mounts: beside /work, the home of whatever the command writes.
+        requests, limits: beside those of memory.
+    """
+
+    name: str
+    arguments: Sequence[str]
+    variables: Sequence[Spec]
+    requests: Mapping[str, str]
+    mounts: Sequence[Spec] = ()
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+def container(environment: Environment, step: Step) -> Spec:
+    """Return a container that runs `python -m tandem.artifacts` with the step's arguments."""
+    return {
+        "name": step.name,
+        "image": reference(environment),
+        "args": list(step.arguments),
+        "env": [variable("AWS_REGION", environment.region), *step.variables],
+        "resources": {
+            "requests": {"memory": MEMORY, **step.requests}, "limits": {"memory": MEMORY, **step.limits},
+        },
+        "securityContext": RESTRICTED,
+        # a refusal's last line then stands in `kubectl describe pod`
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [*step.mounts, WORK],
+    }  # fmt: skip
+
+
+def variable(name: str, value: str) -> Spec:
+    """Return one environment variable."""
+    return {"name": name, "value": value}
+
+
+def holder() -> list[Spec]:
+    """Return the variables that tell a run from every other: its Job's name, and the Job's uid.
+
+    The uid, because a Job of the same name can be made again once the first is gone.
+    """
+    labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
+    read = [
+        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+        for name, label in labels.items()
+    ]
+    return [*read, variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]
+
+
+def key_variable(key: ArtifactKey) -> Spec:
+    """Return the variable that carries every field of an artifact's key."""
+    return variable("TANDEM_ARTIFACT_KEY", json.dumps(key.as_fields(), sort_keys=True))
+
+
+def stage_commands(experiment: Experiment, models: Iterable[Model]) -> Spec:
+    """Return the variable that says, by model, which command stages it."""
+    space = names.namespace(experiment)
+    commands = {model.pinned(): names.start_command(space, names.stage_job(model)) for model in models}
+    return variable("TANDEM_STAGE_JOBS", json.dumps(commands))
+
+
+def model_options(models: Iterable[Model]) -> list[str]:
+    """Return the options that name `models`, the target first."""
+    return [part for model in models for part in ("--model", model.pinned())]
+
+
+def local_disk(name: str, gib: int) -> Spec:
+    """Return a volume of local disk, which on accelerator nodes is the NVMe array."""
+    return {"name": name, "emptyDir": {"sizeLimit": f"{gib}Gi"}}

@@ -1,0 +1,55 @@
+"""How much local disk staging, compiling and serving take, as far as it can be known beforehand.
+
+Invariant: an estimate never depends on the variant, so that the pods of two variants ask for the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.experiment import Experiment
+from tandem.spec.model import Model
+
+GIB = 2**30
+UNKNOWN_GIB = 8  # of a model whose size no source tells: the heads among the data files, all below 4 GB
+# Sharded weights hold KV heads, embeddings and padding once per rank: 8 heads at 32 ranks make 65.5 GB 69.7 GB, and
+# a 1.7B model at 32 ranks one and a half times its size. Twice is above both; the graphs are the rest.
+ARTIFACT_FACTOR, GRAPHS_GIB = 2, 16
+WORK_GIB = 64  # the compiler's work folder and cache; no source gives a figure
+# The hub's files: the library that writes them cuts at 5 GB by default (huggingface/transformers modeling_utils.py,
+# max_shard_size, 4.x). Twice that, and room for small files, is what staging holds at once at most.
+LARGEST_FILE_GIB, STAGE_ROOM_GIB = 10, 2
+
+
+def models_gib(models: Iterable[Model]) -> int:
+    """Return what the snapshots of `models` take, in whole GiB, rounded up."""
+    return sum(_gib(model) for model in models)
+
+
+def artifact_gib(models: Iterable[Model]) -> int:
+    """Return the most that an artifact of `models` takes, in whole GiB."""
+    return ARTIFACT_FACTOR * models_gib(models) + GRAPHS_GIB
+
+
+def compile_gib(models: Iterable[Model]) -> int:
+    """Return what a compile of `models` holds at once: their snapshots, the artifact and the compiler's own files."""
+    held = list(models)
+    return models_gib(held) + artifact_gib(held) + WORK_GIB
+
+
+def stage_gib(model: Model) -> int:
+    """Return what staging holds of one snapshot at once: one file, and room beside it."""
+    return min(_gib(model), LARGEST_FILE_GIB) + STAGE_ROOM_GIB
+
+
+def largest_pair(experiment: Experiment, catalogue: Catalogue) -> tuple[Model, ...]:
+    """Return the target and the largest draft of any variant: what the largest artifact is made of."""
+    names = {variant.draft for variant in experiment.all_variants() if variant.draft}
+    drafts = sorted((catalogue.models[name] for name in names), key=lambda model: (_gib(model), model.id))
+    return (catalogue.models[experiment.target], *drafts[-1:])
+
+
+def _gib(model: Model) -> int:
+    size = model.bytes.value
+    return UNKNOWN_GIB if size is None else -(-size // GIB)
