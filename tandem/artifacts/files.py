@@ -1,0 +1,102 @@
+"""Local files as they are stored: found, named and hashed.
+
+Invariant: what is listed here are plain files with names that every program of the chain can carry; a link, a
+device or an unreadable file is refused by name and never skipped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.manifest import LEASE_NAME, NAME, File, inside
+
+PIECE = 1 << 20  # bytes read at once: large enough for full speed, small enough for any number of threads
+HASHERS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
+LONGEST_PATH = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
+
+
+def digest_of(path: Path) -> str:
+    """Return the SHA-256 of a file, hexadecimal, read piece by piece.
+
+    Raises:
+        RefusedError: the file cannot be read.
+    """
+    try:
+        with path.open("rb", buffering=0) as source:
+            digest = hashlib.sha256()
+            while piece := source.read(PIECE):
+                digest.update(piece)
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return digest.hexdigest()
+
+
+def files_below(folder: Path) -> tuple[File, ...]:
+    """Return every file below a folder with its size and SHA-256, by path.
+
+    Raises:
+        RefusedError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
+            cannot carry, a name of Tandem's own, an unreadable file.
+    """
+    paths = sorted(_below(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
+    if not paths:
+        raise RefusedError("there is no file in the folder", where=str(folder), change="name the folder that has them")
+    names = [_name(folder, path) for path in paths]
+    with ThreadPoolExecutor(HASHERS) as pool:
+        digests = list(pool.map(digest_of, paths))
+    return tuple(
+        File(path=name, size=path.stat().st_size, sha256=digest)
+        for name, path, digest in zip(names, paths, digests, strict=True)
+    )
+
+
+def unreadable(path: Path, error: OSError) -> RefusedError:
+    """Return the fault of a file that cannot be read."""
+    return RefusedError(
+        f"the file cannot be read ({error.strerror or error})", where=str(path),
+        change="make it readable for this process, or take it out of the folder",
+    )  # fmt: skip
+
+
+def _below(folder: Path, top: Path) -> Iterator[Path]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    for entry in entries:
+        path = Path(entry.path)
+        mode = entry.stat(follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            yield from _below(path, top)
+        elif stat.S_ISREG(mode):
+            yield path
+        else:
+            kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
+            raise RefusedError(
+                f"it is {kind}, which a bucket cannot hold", where=str(path),
+                change=f"put the content in its place (cp -rL copies {top.name} without links) or remove it",
+            )  # fmt: skip
+
+
+def _name(folder: Path, path: Path) -> str:
+    name = path.relative_to(folder).as_posix()
+    why = ""
+    if path.name in {NAME, LEASE_NAME}:
+        why = "it has a name that Tandem writes itself"
+    elif not name.isprintable():  # control characters, and bytes that are no UTF-8
+        why = "its name has characters that cannot be carried"
+    elif len(name.encode()) > LONGEST_PATH:
+        why = f"its path has more than {LONGEST_PATH} bytes"
+    try:
+        inside(name)
+    except ValueError as error:
+        why = str(error)
+    if why:
+        raise RefusedError(why, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder")
+    return name
