@@ -1,0 +1,546 @@
+"""The driver: one deadline, retries by class, and nothing tried twice in vain."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tandem.artifacts import driver
+
+DRIVER = Path(driver.__file__)
+INTERPRETER = getattr(sys, "_base_executable", sys.executable)
+
+
+class Bench:
+    """A pod's folders and a program in Python; runs the driver as the pod does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.output, self.cache = folder / "artifact/current", folder / "work/compiler-cache"
+        self.outcome_file = folder / "work/outcome.json"
+        self.memory_events = folder / "memory.events"
+        self.program = folder / "program.py"
+
+    def says(self, code: str) -> None:
+        """The program: `output`, `cache` and `attempt` (from 1) are there; it ends with 0 unless it says otherwise."""
+        head = f"""
+            import os, signal, subprocess, sys, time
+            from pathlib import Path
+            output, cache, folder = Path({str(self.output)!r}), Path({str(self.cache)!r}), Path({str(self.folder)!r})
+            with (folder / "tries").open("a") as file:
+                file.write("x")
+            attempt = len((folder / "tries").read_text())
+        """
+        self.program.write_text(textwrap.dedent(head) + textwrap.dedent(code))
+
+    def command(self, *more: str, deadline_s: float = 60) -> list[str]:
+        return [
+            INTERPRETER, "-I", "-S", str(DRIVER), "--outcome", str(self.outcome_file), "--output", str(self.output),
+            "--cache", str(self.cache), "--deadline-s", str(deadline_s), "--memory-events", str(self.memory_events),
+            *more, "--", INTERPRETER, "-u", str(self.program),
+        ]  # fmt: skip
+
+    def start(self, *more: str, deadline_s: float = 60, **environment: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            self.command(*more, deadline_s=deadline_s), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={"PATH": os.environ["PATH"], **environment},
+        )  # fmt: skip
+
+    def run(self, *more: str, deadline_s: float = 60, **environment: str) -> subprocess.CompletedProcess[str]:
+        process = self.start(*more, deadline_s=deadline_s, **environment)
+        said, _ = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(process.args, process.returncode, said)
+
+    @property
+    def tries(self) -> int:
+        file = self.folder / "tries"
+        return len(file.read_text()) if file.exists() else 0
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        return json.loads(self.outcome_file.read_text())
+
+    @property
+    def classes(self) -> list[str]:
+        return [attempt["class"] for attempt in self.outcome["attempts"]]
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path)
+
+
+WRITE = "(output / 'model.pt').write_text('whole')\n"
+
+
+def last(said: str) -> dict[str, Any]:
+    return json.loads(said.strip().splitlines()[-1])
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a dead one that nobody has buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(fact: Any, seconds: float = 20) -> None:
+    ends = time.monotonic() + seconds
+    while not fact():
+        assert time.monotonic() < ends, "it never came"
+        time.sleep(0.02)
+
+
+def test_the_driver_imports_the_standard_library_alone() -> None:
+    named = [
+        name.name if isinstance(node, ast.Import) else str(node.module)
+        for node in ast.walk(ast.parse(DRIVER.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in node.names
+    ]
+
+    assert {name.partition(".")[0] for name in named} <= sys.stdlib_module_names | {"__future__"}
+
+
+def test_the_driver_runs_alone_in_an_interpreter_without_any_package(bench: Bench) -> None:
+    copy = bench.folder / "driver.py"
+    copy.write_bytes(DRIVER.read_bytes())
+
+    said = subprocess.run([INTERPRETER, "-I", "-S", str(copy), "--help"], capture_output=True, text=True, check=True)
+
+    assert "--until-healthy" in said.stdout
+
+
+def test_the_driver_is_written_for_python_3_11_and_later() -> None:
+    ast.parse(DRIVER.read_text(), feature_version=(3, 11))
+
+
+def test_a_program_that_ends_well_and_leaves_files_has_compiled(bench: Bench) -> None:
+    bench.says("print('hello from the program')\n" + WRITE)
+
+    run = bench.run("--where", "device")
+
+    assert (run.returncode, bench.outcome["result"], bench.classes) == (0, "compiled", ["compiled"])
+    assert "hello from the program" in run.stdout
+    assert bench.outcome["where"] == "device"
+
+
+def test_without_a_device_and_without_a_word_it_was_compiled_on_a_cpu(bench: Bench) -> None:
+    assert not list(Path("/dev").glob("neuron[0-9]*"))
+    bench.says(WRITE)
+
+    bench.run("--unproven", "nobody has loaded it")
+
+    assert (bench.outcome["where"], bench.outcome["unproven"]) == ("cpu", ["nobody has loaded it"])
+
+
+def test_a_file_that_says_present_spares_everything(bench: Bench) -> None:
+    (bench.folder / "present").touch()
+    bench.says("raise SystemExit(1)")
+
+    run = bench.run("--skip-if", str(bench.folder / "present"))
+
+    assert (run.returncode, bench.tries, bench.outcome_file.exists()) == (0, 0, False)
+
+
+def test_what_is_compiled_is_not_compiled_again_by_a_restart(bench: Bench) -> None:
+    bench.says(WRITE)
+
+    codes = [bench.run().returncode, bench.run().returncode]
+
+    assert (codes, bench.tries) == ([0, 0], 1)
+
+
+@pytest.mark.parametrize("what", ["environment", "arguments"])
+def test_another_request_compiles_again(bench: Bench, what: str) -> None:
+    bench.says(WRITE)
+    bench.run()
+
+    if what == "environment":
+        bench.run(NEURON_LOGICAL_NC_CONFIG="1")
+    else:
+        subprocess.run([*bench.command(), "more"], check=True, capture_output=True, env={"PATH": os.environ["PATH"]})
+
+    assert bench.tries == 2
+
+
+def test_what_kubernetes_tells_of_other_services_makes_no_other_request(bench: Bench) -> None:
+    bench.says(WRITE)
+    bench.run(HOSTNAME="one")
+
+    bench.run(HOSTNAME="two", API_SERVICE_HOST="10.0.0.1", API_PORT_8000_TCP_ADDR="10.0.0.1", KUBERNETES_PORT="tcp://x")
+
+    assert bench.tries == 1
+
+
+def test_an_output_that_is_gone_is_compiled_again(bench: Bench) -> None:
+    bench.says(WRITE)
+    bench.run()
+    (bench.output / "model.pt").unlink()
+
+    assert (bench.run().returncode, bench.tries, bench.classes) == (0, 2, ["compiled"])
+
+
+def test_a_program_that_ends_well_and_leaves_nothing_has_failed(bench: Bench) -> None:
+    bench.says("")
+
+    run = bench.run("--attempts", "1")
+
+    assert (run.returncode, bench.classes) == (3, ["unknown"])
+    assert "left nothing" in last(run.stdout)["line"]
+
+
+LOGS = {
+    "transient": (
+        "RuntimeError: neuronx-cc compilation failed with 70. Check compiler logs.",
+        'File "neuron_parallel_state.py", line 1318, in tp_barrier',
+    ),
+    "out of memory": (
+        "An Internal Compiler Error has occurred",
+        "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.",
+        "RuntimeError: neuronx-cc compilation failed with 70. Check compiler logs.",
+        'File "neuron_parallel_state.py", line 1318, in tp_barrier',
+    ),
+    "device memory": ("[ERROR] [NCC_EOOM002] The combined memory needed exceeds the limit",),
+    "compiler error": ("[ERROR] [NCC_IXCG856] Internal error", "in tp_barrier"),
+    "disk full": ("[NCC_EVRF001] cannot write", "OSError: [Errno 28] No space left on device"),
+    "bad arguments": ("inference_demo: error: unrecognized arguments: --nonsense",),
+    "no device": ("ERROR NRT:nrt_allocate_neuron_cores NeuronCore(s) not available - Requested:nc1 Available:0",),
+    "unknown": ("RuntimeError: something nobody has seen",),
+}
+TRIES = {"transient": 3, "unknown": 2}
+
+
+@pytest.mark.parametrize("kind", LOGS)
+def test_a_failure_is_tried_again_by_its_class_alone(bench: Bench, kind: str) -> None:
+    bench.says(f"print({chr(10).join(LOGS[kind])!r}); sys.exit(70)")
+
+    run = bench.run("--attempts", "3")
+
+    tries = TRIES.get(kind, 1)
+    assert (bench.tries, bench.classes) == (tries, [kind] * tries)
+    assert (run.returncode, last(run.stdout)["level"]) == (2 if kind == "bad arguments" else 3, "error")
+    assert last(run.stdout)["change"] == driver.KINDS[kind].change
+
+
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("terminate called after throwing an instance of 'std::bad_alloc'", "out of memory"),
+        ("MemoryError", "out of memory"),
+        ("numpy.core._exceptions._ArrayMemoryError: Unable to allocate 65 GiB", "out of memory"),
+        ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "out of memory"),
+        ("RuntimeError: neuronx-cc failed with -9", "out of memory"),
+        ("run.sh: line 3:   123 Killed                  inference_demo", "out of memory"),
+        ("[F134] neuronx-cc terminated abnormally - Please open a support ticket", "compiler error"),
+        ("[F139] neuronx-cc terminated abnormally - Please open a support ticket", "compiler error"),
+        ("2024-10-31T18:44:17Z [NLA001]  Unhandled exception with message: === BIR verification", "compiler error"),
+        ("Got a cached failed neff at /x/model.neff. Will skip compilation", "compiler error"),
+        ("ValueError: max_model_len=2048 cannot be larger than target_max_model_len=1024", "bad arguments"),
+        ("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.1]:22947", "transient"),
+        ("Killed by the reviewer's remarks no one was", "out of memory"),
+        ("nothing was Killed here", "unknown"),
+    ],
+)
+def test_the_signs_are_read_from_lines_as_programs_print_them(line: str, kind: str) -> None:
+    lines = driver.Lines()
+    lines._read(line.encode())
+
+    assert driver.classify(lines, 1, oom_kills=0, free=1 << 40)[0].name == kind
+
+
+def test_every_sign_has_a_source() -> None:
+    assert all(sign.source and driver.KINDS[sign.kind.name] is sign.kind for sign in driver.SIGNS)
+
+
+def test_a_transient_failure_begins_again_from_clean_folders(bench: Bench) -> None:
+    bench.says(
+        """
+        seen = sorted(str(path.relative_to(folder)) for root in (output, cache) for path in root.rglob("*"))
+        (folder / f"seen-{attempt}").write_text(chr(10).join(seen))
+        if attempt == 1:
+            (output / "weights").mkdir()
+            (output / "weights/tp0.safetensors").write_text("half")
+            for name, files in {"MODULE_1+a": ["model.done", "model.neff"], "MODULE_2+a": ["model.log"],
+                                "MODULE_3+a": ["model.hlo_module.pb", "model.hlo_module.pb.lock"]}.items():
+                (cache / "neuronxcc-2.21" / name).mkdir(parents=True)
+                for file in files:
+                    (cache / "neuronxcc-2.21" / name / file).write_text("x")
+            (cache / "neuronxcc-2.21/MODULE_1+a/model.hlo_module.pb.lock").touch()
+            print("in tp_barrier")
+            sys.exit(1)
+        """
+        + WRITE
+    )
+
+    run = bench.run()
+
+    cache = "work/compiler-cache/neuronxcc-2.21"
+    kept = [cache, f"{cache}/MODULE_1+a", f"{cache}/MODULE_1+a/model.done", f"{cache}/MODULE_1+a/model.neff"]
+    assert (run.returncode, bench.classes) == (0, ["transient", "compiled"])
+    assert (bench.folder / "seen-2").read_text().splitlines() == kept
+
+
+def test_a_failure_that_would_come_again_stays_one_over_restarts(bench: Bench) -> None:
+    bench.says("print('[NCC_ITEN404] no'); sys.exit(70)")
+    first = bench.run()
+
+    again = bench.run()
+
+    assert (first.returncode, again.returncode, bench.tries) == (3, 3, 1)
+    assert "NCC_ITEN404" in last(again.stdout)["line"]
+
+
+def test_a_killed_program_is_out_of_memory(bench: Bench) -> None:
+    bench.says("os.kill(os.getpid(), signal.SIGKILL)")
+
+    run = bench.run()
+
+    assert (run.returncode, bench.classes, bench.tries) == (3, ["out of memory"], 1)
+    assert bench.outcome["attempts"][0]["exit"] == -9
+    assert "compile.memory_gib" in last(run.stdout)["change"]
+
+
+def test_the_kernels_own_count_shows_memory_where_the_log_does_not(bench: Bench) -> None:
+    bench.memory_events.write_text("low 0\noom 1\noom_kill 2\n")
+    bench.says("(folder / 'memory.events').write_text('oom_kill 5'); print('in tp_barrier'); sys.exit(70)")
+
+    bench.run()
+
+    assert bench.classes == ["out of memory"]
+    assert "killed 3 process(es)" in bench.outcome["attempts"][0]["line"]
+
+
+def test_a_container_that_was_killed_whole_is_out_of_memory_at_its_restart(bench: Bench) -> None:
+    bench.says("time.sleep(60)")
+    process = bench.start()
+    until(lambda: bench.tries == 1)
+    process.kill()
+    process.communicate()
+
+    again = bench.run()
+
+    assert (again.returncode, bench.classes, bench.tries) == (3, ["out of memory"], 1)
+
+
+def test_a_machine_that_restarted_in_the_middle_is_no_failure(bench: Bench) -> None:
+    bench.says("time.sleep(60 if attempt == 1 else 0)\n" + WRITE)
+    process = bench.start()
+    until(lambda: bench.tries == 1)
+    process.kill()
+    process.communicate()
+    bench.outcome_file.write_text(json.dumps({**bench.outcome, "boot": "an earlier start"}))
+
+    assert (bench.run().returncode, bench.classes) == (0, ["compiled"])
+
+
+def test_told_to_end_it_ends_the_program_and_a_restart_begins_again(bench: Bench) -> None:
+    bench.says("time.sleep(60 if attempt == 1 else 0)\n" + WRITE)
+    process = bench.start()
+    until(lambda: bench.tries == 1)
+    process.terminate()
+    said, _ = process.communicate(timeout=30)
+
+    again = bench.run("--attempts", "1")
+
+    assert (process.returncode, last(said)["event"], last(said)["line"]) == (3, "stopped", "SIGTERM arrived")
+    assert (again.returncode, bench.classes) == (0, ["stopped", "compiled"])
+
+
+def test_the_deadline_ends_a_program_that_ignores_sigterm_and_all_its_children(bench: Bench) -> None:
+    bench.says(
+        """
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        for session in (False, True):
+            child = subprocess.Popen([sys.executable, "-c", "import signal, time\\n"
+                "signal.signal(signal.SIGTERM, signal.SIG_IGN)\\ntime.sleep(60)"], start_new_session=session)
+            with (folder / "children").open("a") as file:
+                file.write(f"{child.pid}\\n")
+        time.sleep(60)
+        """
+    )
+
+    run = bench.run("--grace-s", "0.5", deadline_s=2)
+
+    children = (bench.folder / "children").read_text().split()
+    assert (run.returncode, bench.classes) == (3, ["deadline"])
+    assert "compile.deadline_hours" in last(run.stdout)["change"]
+    assert [pid for pid in children if alive(int(pid))] == []
+
+
+def test_the_deadline_counts_over_restarts(bench: Bench) -> None:
+    bench.says("time.sleep(60)")
+    process = bench.start(deadline_s=30)
+    until(lambda: bench.tries == 1)
+    process.terminate()
+    process.communicate()
+    bench.outcome_file.write_text(json.dumps({**bench.outcome, "began": time.time() - 31}))
+
+    run = bench.run(deadline_s=30)
+
+    assert (run.returncode, bench.tries, last(run.stdout)["event"]) == (3, 1, "not compiled: deadline")
+
+
+def test_a_program_that_is_not_there_is_bad_input(bench: Bench) -> None:
+    options = bench.command()[:-3]
+
+    run = subprocess.run([*options, "inference_demo_that_is_not_there"], capture_output=True, text=True, check=False)
+
+    assert (run.returncode, bench.classes) == (2, ["bad arguments"])
+    assert "inference_demo_that_is_not_there: No such file" in last(run.stdout)["line"]
+
+
+def test_signs_of_life_say_time_and_bytes(bench: Bench) -> None:
+    bench.says(WRITE + "time.sleep(1)")
+
+    said = bench.run("--heartbeat-s", "0.3").stdout
+
+    beats = [json.loads(line) for line in said.splitlines() if "still compiling" in line]
+    assert beats
+    assert beats[-1]["output_bytes"] == len("whole")
+    assert 58 < beats[-1]["left_s"] <= 60
+
+
+def test_a_long_line_and_bytes_that_are_no_text_pass_through(bench: Bench) -> None:
+    bench.says("sys.stdout.buffer.write(b'\\xff' + b'=' * 200_000 + b'\\rend')\n" + WRITE)
+
+    process = subprocess.run(bench.command(), capture_output=True, check=False)
+
+    assert process.returncode == 0
+    assert b"\xff" + b"=" * 200_000 + b"\rend" in process.stdout
+    assert max(map(len, bench.outcome["tail"])) <= driver.LINE_BYTES
+
+
+def test_what_only_its_owner_may_read_is_opened_to_others(bench: Bench) -> None:
+    bench.says("(output / 'weights').mkdir(mode=0o700); p = output / 'weights/tp0'; p.write_text('x'); p.chmod(0o600)")
+
+    bench.run()
+
+    modes = [stat.S_IMODE((bench.output / name).stat().st_mode) for name in ("weights", "weights/tp0")]
+    assert modes == [0o755, 0o644]
+
+
+SERVER = """
+import http.server, threading
+entry = output / "neuron/compile_cache" / ("a" * 32)
+def finish():
+    entry.mkdir(parents=True, exist_ok=True)
+    (entry / "graph_a.neff").write_text("neff")
+    (entry / ".compilation_complete").write_text("completed:1\\nneff_size:4\\n")
+    (output / "neuron/compile_cache/a.lock").touch()
+class Health(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if entry.exists() else 503)
+        self.end_headers()
+    def log_message(self, *_):
+        pass
+def serve(port):
+    server = http.server.HTTPServer(("127.0.0.1", port), Health)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+"""
+
+
+@pytest.fixture
+def port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def until_healthy(port: int, **more: float) -> list[str]:
+    extra = [word for name, value in more.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return ["--until-healthy", f"http://127.0.0.1:{port}/health", "--ask-s", "0.05", *extra]
+
+
+def test_a_server_is_ended_in_order_once_it_is_healthy(bench: Bench, port: int) -> None:
+    bench.says(
+        SERVER
+        + f"""
+serve({port})
+def end(*_):
+    (output / "written-at-the-end").write_text("x")
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+time.sleep(0.5)
+finish()
+time.sleep(60)
+"""
+    )
+
+    run = bench.run(*until_healthy(port), http_proxy="http://127.0.0.1:9")
+
+    assert (run.returncode, bench.classes) == (0, ["compiled"])
+    assert (bench.output / "written-at-the-end").exists()
+    assert list(bench.output.rglob("*.lock")) == []
+
+
+def test_a_server_that_ends_before_it_is_healthy_has_failed(bench: Bench, port: int) -> None:
+    bench.says("print('nothing to see'); sys.exit(0)")
+
+    run = bench.run(*until_healthy(port), "--attempts", "1")
+
+    assert (run.returncode, bench.classes) == (3, ["unknown"])
+    assert "before it was healthy: nothing to see" in last(run.stdout)["line"]
+
+
+def test_a_server_that_does_not_end_is_killed_and_the_artifact_says_so(bench: Bench, port: int) -> None:
+    bench.says(SERVER + f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nserve({port})\nfinish()\ntime.sleep(60)")
+
+    run = bench.run(*until_healthy(port, grace_s=0.5), "--unproven", "the rule itself")
+
+    assert (run.returncode, bench.classes) == (0, ["compiled"])
+    assert bench.outcome["unproven"][0] == "the rule itself"
+    assert "did not end within 0.5 s" in bench.outcome["unproven"][1]
+
+
+def test_a_healthy_server_without_a_finished_graph_has_failed(bench: Bench, port: int) -> None:
+    bench.says(SERVER + f"serve({port})\nentry.mkdir(parents=True)\ntime.sleep(60)")
+
+    run = bench.run(*until_healthy(port), "--attempts", "1")
+
+    assert run.returncode == 3
+    assert "left no finished graph" in last(run.stdout)["line"]
+
+
+def test_finished_graphs_of_a_server_outlive_a_transient_failure(bench: Bench, port: int) -> None:
+    bench.says(
+        SERVER
+        + f"""
+(folder / f"seen-{{attempt}}").write_text(" ".join(sorted(path.name for path in output.rglob("graph*"))))
+if attempt == 1:
+    finish()
+    (output / "neuron/compile_cache" / ("b" * 32)).mkdir()
+    (output / "neuron/compile_cache" / ("b" * 32) / "graph.hlo").touch()
+    print("in tp_barrier"); sys.exit(1)
+serve({port})
+time.sleep(60)
+"""
+    )
+
+    run = bench.run(*until_healthy(port))
+
+    assert run.returncode == 0
+    assert (bench.folder / "seen-2").read_text() == "graph_a.neff"
+
+
+def test_a_graph_whose_neff_is_shorter_than_its_mark_says_is_half(tmp_path: Path) -> None:
+    entry = tmp_path / "neuron/compile_cache" / ("c" * 32)
+    entry.mkdir(parents=True)
+    (entry / "graph_c.neff").write_text("ne")
+    (entry / ".compilation_complete").write_text("completed:1\nneff_size:4\n")
+
+    assert [(graph.state, graph.why) for graph in driver.graphs(tmp_path)] == [
+        ("half", "its .neff is to have 4 bytes, and has 2")
+    ]
