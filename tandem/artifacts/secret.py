@@ -1,0 +1,119 @@
+"""The hub's token, from Secrets Manager into memory and nowhere else.
+
+Invariant: the token is in no manifest, argument, environment variable, file, log line or message: a `Token` shows
+itself as the name of its secret.
+
+In a pod the credentials are those of Pod Identity, by boto3's own chain.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from tandem.artifacts.fault import RefusedError, WorldError
+
+NAMED_BY = "TANDEM_HUB_TOKEN_SECRET"  # the environment variable that holds the secret's name, never its value
+_SHAPE = re.compile(r"[\x21-\x7e]{8,}")  # what may stand in a header: a line break in it would be shown by an error
+_DENIED = ("AccessDeniedException", "AccessDenied", "UnrecognizedClientException", "InvalidSignatureException")
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A hub token.
+
+    Args:
+        secret: the name of the secret it came from; what is shown.
+        value: the token itself; never shown.
+    """
+
+    secret: str
+    value: str = field(repr=False)
+
+
+def secret_name() -> str | None:
+    """Return the name of the secret that this environment declares; None without one."""
+    return os.environ.get(NAMED_BY) or None
+
+
+def read_token(name: str) -> Token:
+    """Return the token in a secret: its plain text, or `token` of a JSON object.
+
+    Args:
+        name: name or ARN of the secret.
+
+    Raises:
+        RefusedError: there is no such secret, or what it holds is no token.
+        WorldError: Secrets Manager refuses or cannot be reached.
+    """
+    where = f"secret {name}"
+    text = _secret_string(name, where)
+    token = _token(text, where)
+    if not _SHAPE.fullmatch(token):
+        raise RefusedError(
+            "what the secret holds is no token: it is too short, or has blanks or line breaks inside", where=where,
+            change="store the token alone as plain text, or as JSON with the one key token",
+        )  # fmt: skip
+    return Token(name, token)
+
+
+def _token(text: str, where: str) -> str:
+    if not text.lstrip().startswith("{"):
+        return text.strip()
+    try:
+        token = json.loads(text).get("token")
+    except ValueError:  # its message would quote the text
+        token = None
+    if not isinstance(token, str):
+        raise RefusedError(
+            "the secret is JSON without a text under token", where=where,
+            change='store {"token": "..."}, or the token alone as plain text',
+        )  # fmt: skip
+    return token.strip()
+
+
+def _secret_string(name: str, where: str) -> str:
+    import boto3  # noqa: PLC0415 - a present model needs none of it
+    from botocore.config import Config  # noqa: PLC0415
+    from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
+
+    patience = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, read_timeout=20)
+    try:
+        answer = boto3.client("secretsmanager", config=patience).get_secret_value(SecretId=name)
+    except ClientError as error:
+        _refused(error.response["Error"].get("Code", ""), error.response["Error"].get("Message", ""), where)
+    except BotoCoreError as error:
+        raise WorldError(
+            f"the secret cannot be read: {type(error).__name__}: {error}", where=where,
+            change="check the pod's identity, its region and its way to Secrets Manager",
+        ) from None  # fmt: skip
+    text = answer.get("SecretString")
+    if not isinstance(text, str):
+        raise RefusedError("the secret is binary", where=where, change="store the token as text")
+    return text
+
+
+def _refused(code: str, said: str, where: str) -> NoReturn:
+    if code == "ResourceNotFoundException":
+        raise RefusedError(
+            "there is no such secret in this account and region, or it has no value yet", where=where,
+            change="create it with the hub's token, or declare its right name for the environment",
+        ) from None  # fmt: skip
+    if code == "InvalidRequestException":
+        raise RefusedError(
+            f"the secret cannot be read: {said or code}", where=where,
+            change="restore it, if it is marked for deletion",
+        ) from None  # fmt: skip
+    if code in _DENIED:
+        raise WorldError(
+            f"reading the secret is denied ({code})", where=where,
+            change="allow secretsmanager:GetSecretValue on it, and kms:Decrypt on its key if that is not the AWS "
+            "managed one, to the role of the service account of this pod",
+        ) from None  # fmt: skip
+    raise WorldError(
+        f"Secrets Manager answers {code}: {said}", where=where,
+        change="run the job again; if it stays, look at the service's health and the secret's key",
+    ) from None  # fmt: skip

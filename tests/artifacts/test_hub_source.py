@@ -1,0 +1,446 @@
+"""A snapshot on a hub, over real HTTP: what is received is what the hub lists, or it is not received."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, listing, plain_hub, snapshot
+
+from tandem.artifacts import hub as hub_module
+from tandem.artifacts import hub_tries
+from tandem.artifacts.fault import RefusedError, WorldError
+from tandem.artifacts.hub import HubSnapshot, endpoint, resolve
+from tandem.artifacts.secret import NAMED_BY, Token
+from tandem.twin.faults.rules import CorruptAnswer, CutAnswer, Drop, Rule, Status
+from tandem.twin.hub.serve import Access
+from tandem.twin.hub.server import Hub
+
+SHARD = "model-00002-of-00004.safetensors"
+STRANGER = "hf_stranger_stranger"
+ACCESS = Access(tokens=frozenset({TOKEN}), strangers=frozenset({STRANGER}),
+                gated=frozenset({"acme/gated"}), private=frozenset({"acme/private"}))  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    top = tmp_path_factory.mktemp("hub")
+    for name in (MODEL, "acme/gated", "acme/private"):
+        snapshot(top / name / COMMIT)
+    return top
+
+
+@pytest.fixture
+def hub(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    monkeypatch.setattr(hub_tries, "FIRST_WAIT_S", 0.01)
+    monkeypatch.delenv(NAMED_BY, raising=False)
+    with Hub(folder, access=ACCESS) as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.url)
+        yield running
+
+
+@pytest.fixture
+def resolved(hub: Hub, tmp_path: Path) -> HubSnapshot:
+    found = resolve(MODEL, COMMIT, tmp_path / "work")
+    found.prepare()
+    hub.forget()
+    return found
+
+
+def received(found: HubSnapshot, name: str) -> bytes:
+    path, sha256 = found.receive(found.entries[name], lambda _size: None)
+    body = path.read_bytes()
+    assert hashlib.sha256(body).hexdigest() == sha256
+    return body
+
+
+def resolved_and_received(work: Path, name: str, model: str = MODEL) -> bytes:
+    found = resolve(model, COMMIT, work)
+    found.prepare()
+    return received(found, name)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[SimpleNamespace]:
+    return [SimpleNamespace(**json.loads(line)) for line in capsys.readouterr().out.splitlines()]
+
+
+def with_secret(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
+    monkeypatch.setenv(NAMED_BY, "hub-token")
+    monkeypatch.setattr(hub_module, "read_token", lambda name: Token(name, value))
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_name_that_moves_is_resolved_to_its_commit_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = resolve(MODEL, "main", tmp_path)
+
+    assert found.commit == COMMIT
+    assert [(line.event, line.commit) for line in lines(capsys)] == [("revision resolved", COMMIT)]
+
+
+@pytest.mark.parametrize("name", ["config.json", SHARD])
+def test_a_received_file_is_the_hubs_byte_for_byte(resolved: HubSnapshot, folder: Path, name: str) -> None:
+    assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
+
+
+@pytest.mark.parametrize("name", ["config.json", SHARD])
+def test_a_corrupted_download_is_thrown_away_and_fetched_again(
+    hub: Hub, resolved: HubSnapshot, folder: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hub.use(Rule(path=f"*/{COMMIT}/{name}", fault=CorruptAnswer(), times=2))
+
+    assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
+    assert "content is not what the hub lists, thrown away" in {line.event for line in lines(capsys)}
+
+
+def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(
+    hub: Hub, resolved: HubSnapshot
+) -> None:
+    hub.use(Rule(path=f"/cdn/*/{SHARD}", fault=CorruptAnswer()))
+
+    with pytest.raises(WorldError, match=SHARD):
+        received(resolved, SHARD)
+
+    assert len([one for one in hub.log if one.path.startswith("/cdn/")]) == 3
+    assert not (resolved.folder / SHARD).exists()
+
+
+def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub: Hub, resolved: HubSnapshot) -> None:
+    hub.use(Rule(path=f"/cdn/*/{SHARD}", fault=CutAnswer(after=10_000), times=1))
+
+    body = received(resolved, SHARD)
+
+    assert [one.headers.get("range") for one in hub.log if one.path.startswith("/cdn/")] == [None, "bytes=10000-"]
+    assert hub.served(SHARD) <= len(body)
+
+
+def test_what_an_earlier_process_left_is_not_fetched_again(hub: Hub, resolved: HubSnapshot, folder: Path) -> None:
+    whole = (folder / MODEL / COMMIT / SHARD).read_bytes()
+    (resolved.folder / SHARD).write_bytes(whole[:20_000])
+
+    assert received(resolved, SHARD) == whole
+    assert [one.headers.get("range") for one in hub.log if one.path.startswith("/cdn/")] == ["bytes=20000-"]
+
+
+@pytest.mark.parametrize("left", [b"x" * 5000, b"x" * 29_912, b"x" * 90_000], ids=["short", "as long", "longer"])
+def test_a_local_file_of_other_bytes_is_thrown_away(resolved: HubSnapshot, folder: Path, left: bytes) -> None:
+    (resolved.folder / SHARD).write_bytes(left)
+
+    assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
+
+
+def test_a_whole_local_file_is_not_asked_for(hub: Hub, resolved: HubSnapshot, folder: Path) -> None:
+    (resolved.folder / SHARD).write_bytes((folder / MODEL / COMMIT / SHARD).read_bytes())
+
+    received(resolved, SHARD)
+
+    assert hub.log == ()
+
+
+def test_a_server_that_ignores_ranges_is_read_from_the_start(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    body = b"0123456789" * 100
+    blob = hashlib.sha1(b"blob 1000\0" + body, usedforsecurity=False).hexdigest()
+    said = listing([{"rfilename": "config.json", "size": 1000, "blobId": blob}])
+    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        found = resolve(MODEL, COMMIT, tmp_path)
+        found.prepare()
+        (found.folder / "config.json").write_bytes(b"0123")
+
+        assert received(found, "config.json") == body
+
+
+def test_an_answer_that_never_ends_does_not_fill_the_disk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    said = listing([{"rfilename": "config.json", "size": 10, "blobId": "0" * 40}])
+    endless = b"x" * (32 << 20)
+    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else endless)) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        found = resolve(MODEL, COMMIT, tmp_path)
+        found.prepare()
+        sizes: list[int] = []
+
+        with pytest.raises(WorldError, match=r"config\.json"):
+            found.receive(found.entries["config.json"], sizes.append)
+
+    assert max(sizes) < len(endless) // 100
+
+
+@pytest.mark.parametrize("fault", [Status(status=503, code="x"), Status(status=500, code="x"), Drop()])
+def test_what_passes_is_tried_again(hub: Hub, tmp_path: Path, fault: Status | Drop) -> None:
+    hub.use(Rule(path="/api/*", fault=fault, times=4))
+
+    assert resolve(MODEL, COMMIT, tmp_path).commit == COMMIT
+
+
+@pytest.mark.parametrize("path", ["/api/*", "*/resolve/*", "/cdn/*"])
+def test_what_does_not_pass_is_given_up_after_five_tries(hub: Hub, tmp_path: Path, path: str) -> None:
+    hub.use(Rule(path=path, fault=Status(status=502, code="x")))
+
+    with pytest.raises(WorldError, match="502, asked 5 times") as caught:
+        resolved_and_received(tmp_path, SHARD)
+
+    assert "--from" in caught.value.change
+    assert len([one for one in hub.log if one.status == 502]) == 5
+
+
+def test_tries_begin_anew_when_bytes_came(hub: Hub, resolved: HubSnapshot, folder: Path) -> None:
+    hub.use(Rule(path=f"/cdn/*/{SHARD}", fault=CutAnswer(after=2_000), times=9))
+
+    assert received(resolved, SHARD) == (folder / MODEL / COMMIT / SHARD).read_bytes()
+
+
+def test_a_hub_that_is_down_is_named_with_what_to_do(hub: Hub, tmp_path: Path) -> None:
+    hub.stop()
+
+    with pytest.raises(WorldError, match="does not answer") as caught:
+        resolve(MODEL, COMMIT, tmp_path)
+
+    assert caught.value.where == f"{hub.url}/{MODEL}@{COMMIT}"
+
+
+def throttled(times: int, headers: dict[str, str]) -> object:
+    said = listing([])
+    return lambda _path, count: (429, headers, b"") if count <= times else (200, {}, said)
+
+
+@pytest.mark.parametrize(
+    "headers", [{"Retry-After": "1"}, {"RateLimit": '"api";r=0;t=0'}], ids=["retry-after", "rate limit"]
+)
+def test_a_hub_that_asks_to_wait_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], headers: dict[str, str]
+) -> None:
+    slept: list[float] = []
+    monkeypatch.setattr(hub_tries.time, "sleep", slept.append)
+    with plain_hub(throttled(1, headers)) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        resolve(MODEL, COMMIT, tmp_path)
+
+    assert [line.wait_s for line in lines(capsys) if line.event == "trying again"] == [1.0]
+    assert 1.0 in slept
+
+
+def test_a_hub_that_asks_to_wait_for_hours_is_a_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with plain_hub(throttled(9, {"Retry-After": "7200"})) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        with pytest.raises(WorldError, match="asks to wait 7200 seconds"):
+            resolve(MODEL, COMMIT, tmp_path)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_revision_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match=f"no revision {OTHER}"):
+        resolve(MODEL, OTHER, tmp_path)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_model_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="the hub has no model acme/nothing, or it is private"):
+        resolve("acme/nothing", COMMIT, tmp_path)
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize("name", ["acme/a--b", "acme/x" * 20])
+def test_a_name_that_no_hub_takes_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(RefusedError, match="no name of a model"):
+        resolve(name, COMMIT, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (listing([], sha=OTHER), f"answers with the commit {OTHER}"),
+        (listing([], sha=""), "answers with the commit none"),
+        (listing([{"rfilename": "config.json"}]), "config.json without size or checksum"),
+        (b"<html>log in</html>", "what answers is no hub"),
+        (b"[]", "what answers is no hub"),
+    ],
+    ids=["another commit", "no commit", "no checksum", "login page", "a list"],
+)
+def test_an_answer_that_no_hub_gives_is_a_fault(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: bytes, said: str
+) -> None:
+    with plain_hub(lambda _path, _count: (200, {}, body)) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        with pytest.raises(WorldError, match=said):
+            resolve(MODEL, COMMIT, tmp_path)
+
+
+@pytest.mark.parametrize("path", ["../up.json", "/etc/config.json", "a/../../b", "bell\a.json"])
+def test_a_listed_path_that_leaves_its_folder_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, path: str
+) -> None:
+    said = listing([{"rfilename": path, "size": 1, "blobId": "0" * 40}])
+    with plain_hub(lambda _path, _count: (200, {}, said)) as url:
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        with pytest.raises(RefusedError):
+            resolve(MODEL, COMMIT, tmp_path)
+
+
+@pytest.mark.parametrize("gates_metadata", [True, False])
+def test_a_gated_model_without_a_secret_says_page_and_variable(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *, gates_metadata: bool
+) -> None:
+    monkeypatch.delenv(NAMED_BY, raising=False)
+    access = Access(gated=ACCESS.gated, gates_metadata=gates_metadata)
+    with Hub(folder, access=access) as gate:
+        monkeypatch.setenv("HF_ENDPOINT", gate.url)
+        with pytest.raises(RefusedError, match="gated and no token was sent") as caught:
+            resolve("acme/gated", COMMIT, tmp_path)
+
+    assert f"{gate.url}/acme/gated" in caught.value.change
+    assert NAMED_BY in caught.value.change
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize("model", ["acme/gated", "acme/private"])
+def test_a_token_opens_a_closed_model(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: Path, model: str
+) -> None:
+    with_secret(monkeypatch, TOKEN)
+
+    body = resolved_and_received(tmp_path, SHARD, model)
+
+    assert body == (folder / model / COMMIT / SHARD).read_bytes()
+
+
+def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with_secret(monkeypatch, TOKEN)
+    found = resolve("acme/gated", COMMIT, tmp_path)
+    found.prepare()
+    hub.forget()
+
+    received(found, SHARD)
+
+    assert [("authorization" in one.headers, one.path.split("/")[1]) for one in hub.log] == [
+        (True, "acme"),
+        (False, "cdn"),
+    ]
+
+
+def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with_secret(monkeypatch, STRANGER)
+    found = resolve("acme/gated", COMMIT, tmp_path)
+    found.prepare()
+
+    with pytest.raises(RefusedError, match="the token in the secret hub-token does not open it") as caught:
+        received(found, SHARD)
+
+    assert f"accept the licence at {hub.url}/acme/gated" in caught.value.change
+    assert STRANGER not in str(caught.value)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with_secret(monkeypatch, "hf_nobody_knows_me")
+
+    with pytest.raises(RefusedError, match="does not accept the token in the secret hub-token") as caught:
+        resolve("acme/gated", COMMIT, tmp_path)
+
+    assert "hf_nobody_knows_me" not in str(caught.value)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_private_model_that_the_token_may_not_see_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with_secret(monkeypatch, STRANGER)
+
+    with pytest.raises(RefusedError, match="or the token in the secret hub-token may not see it"):
+        resolve("acme/private", COMMIT, tmp_path)
+
+
+def test_an_open_model_asks_for_no_secret(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv(NAMED_BY, "hub-token")
+    monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
+
+    resolved_and_received(tmp_path, SHARD)
+
+    assert not any("authorization" in one.headers for one in hub.log)
+
+
+def test_a_token_of_the_environment_is_not_sent(hub: Hub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+
+    resolved_and_received(tmp_path, "config.json")
+
+    assert not any("authorization" in one.headers for one in hub.log)
+
+
+def test_a_token_is_not_sent_over_plain_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_module, "read_token", lambda _name: pytest.fail("the secret was read"))
+
+    with pytest.raises(RefusedError, match="not sent over plain http"):
+        hub_module._token("hub-token", "http://hub.internal")
+
+
+@pytest.mark.parametrize("said", ["hub.internal", "ftp://hub.internal", "https://"])
+def test_an_endpoint_that_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", said)
+
+    with pytest.raises(RefusedError, match="no http or https address"):
+        endpoint()
+
+
+def test_an_endpoint_with_a_password_is_refused_without_showing_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://me:sesame@hub.internal")
+
+    with pytest.raises(RefusedError) as caught:
+        endpoint()
+
+    assert "sesame" not in str(caught.value)
+
+
+def test_a_disk_without_room_is_said_before_a_byte_is_asked_for(
+    hub: Hub, resolved: HubSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
+
+    with pytest.raises(WorldError, match=f"{SHARD} needs 29912 bytes on this disk, 1000 bytes are free"):
+        received(resolved, SHARD)
+
+    assert hub.log == ()
+
+
+def test_the_largest_file_must_fit_before_any_is_asked_for(
+    resolved: HubSnapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda _folder: SimpleNamespace(free=1000))
+
+    with pytest.raises(WorldError, match="the largest file of"):
+        resolved.expect(tuple(resolved.entries.values()))
+
+
+def test_a_disk_that_fills_up_names_the_file_and_what_it_needs(resolved: HubSnapshot) -> None:
+    (resolved.folder / SHARD).symlink_to("/dev/full")  # a real ENOSPC
+
+    with pytest.raises(WorldError, match="the disk is full before the file of 29912 bytes is whole") as caught:
+        received(resolved, SHARD)
+
+    assert caught.value.where.endswith(SHARD)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_folder_that_cannot_be_made_is_a_fault(tmp_path: Path) -> None:
+    (tmp_path / "work").write_text("a file where a folder should be")
+
+    with pytest.raises(WorldError, match="cannot be written"):
+        resolve(MODEL, COMMIT, tmp_path / "work").prepare()
+
+
+@pytest.mark.usefixtures("hub")
+def test_what_an_earlier_run_left_of_another_commit_is_removed(tmp_path: Path) -> None:
+    (tmp_path / OTHER).mkdir()
+    (tmp_path / OTHER / SHARD).write_bytes(b"half")
+
+    resolve(MODEL, COMMIT, tmp_path).prepare()
+
+    assert [path.name for path in tmp_path.iterdir()] == [COMMIT]
