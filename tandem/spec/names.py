@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.model import Model
 from tandem.spec.slug import slug
+
+if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, nor the modules of one
+    from tandem.spec.artifact_key import ArtifactKey
+    from tandem.spec.environment import Environment
+    from tandem.spec.experiment import Experiment, Variant
+    from tandem.spec.model import Model
 
 SERVE_ACCOUNT = "tandem-serve"  # reads models and artifacts
 STAGE_ACCOUNT = "tandem-stage"  # writes models
