@@ -1,0 +1,124 @@
+"""The tools image's tag is a digest of its source, and its name needs no look-up."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from committed import environment
+
+from tandem.spec import tools_image
+from tandem.spec.names import repository
+
+ROOT = tools_image.ROOT
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A copy of the build's source and its allow list, free to be changed; a new path each time, so never cached."""
+    for file in (tools_image.ALLOW_LIST, *tools_image.source_files()):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    return tmp_path
+
+
+def test_a_copy_elsewhere_has_the_same_tag(source: Path) -> None:
+    assert tools_image.tag(source) == tools_image.tag()
+
+
+@pytest.mark.parametrize("file", tools_image.source_files())
+def test_a_byte_of_any_file_of_the_source_changes_the_tag(source: Path, file: str) -> None:
+    with (source / file).open("ab") as end:
+        end.write(b"\n")
+
+    assert tools_image.tag(source) != tools_image.tag()
+
+
+def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) -> None:
+    first, second = (source / file for file in tools_image.source_files()[:2])
+    moved = first.read_bytes()
+    first.write_bytes(moved[:-1])
+    second.write_bytes(moved[-1:] + second.read_bytes())
+
+    assert tools_image.tag(source) != tools_image.tag()
+
+
+def test_a_file_of_another_name_changes_the_tag(source: Path) -> None:
+    (source / "tandem/artifacts/zzz.py").write_bytes(b"")
+
+    assert tools_image.tag(source) != tools_image.tag()
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["README.md", "tandem/cli.py", "tandem/artifacts/__pycache__/log.cpython-313.pyc", "tandem/artifacts/x.yaml"],
+)
+def test_what_the_image_does_not_hold_changes_no_tag(source: Path, file: str) -> None:
+    (source / file).parent.mkdir(parents=True, exist_ok=True)
+    (source / file).write_bytes(b"anything")
+
+    assert tools_image.tag(source) == tools_image.tag()
+
+
+def test_dates_and_modes_change_no_tag(source: Path) -> None:
+    for file in tools_image.source_files():
+        os.utime(source / file, (0, 0))
+        (source / file).chmod(0o600)
+
+    assert tools_image.tag(source) == tools_image.tag()
+
+
+def test_a_line_that_admits_no_file_is_an_error_that_names_it(source: Path) -> None:
+    (source / tools_image.ALLOW_LIST).write_text("*\n!tandem/spec/gone.py\n")
+
+    with pytest.raises(FileNotFoundError, match=r"tandem/spec/gone\.py is no file"):
+        tools_image.source_files(source)
+
+
+def test_a_tag_is_16_hexadecimal_digits() -> None:
+    assert len(tools_image.tag()) == 16
+    assert set(tools_image.tag()) <= set("0123456789abcdef")
+
+
+def test_a_pod_pulls_from_the_accounts_own_registry() -> None:
+    place = environment("post-us-east-2")
+
+    assert tools_image.reference(place) == (
+        f"111122223333.dkr.ecr.us-east-2.amazonaws.com/{repository(place)}:{tools_image.tag()}"
+    )
+
+
+def test_a_region_in_china_has_chinas_suffix() -> None:
+    place = environment("post-us-east-2").model_copy(update={"region": "cn-north-1"})
+
+    assert tools_image.registry(place) == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn"
+
+
+def test_no_mirror_stands_in_front_of_it() -> None:
+    place = environment("post-us-east-2")
+    mirrored = place.model_copy(update={"registry_mirrors": {"111122223333.dkr.ecr.us-east-2.amazonaws.com": "m.dev"}})
+
+    assert tools_image.reference(mirrored) == tools_image.reference(place)
+
+
+def test_two_environments_of_one_account_and_region_do_not_share_a_repository() -> None:
+    place = environment("post-us-east-2")
+
+    assert repository(place) != repository(place.model_copy(update={"name": "other"}))
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("ARG BASE_IMAGE=r.dev/python:3.13.1", ("r.dev/python:3.13.1", None)),
+        (f"ARG BASE_IMAGE=r.dev/python:3.13.1@sha256:{'0a' * 32}", ("r.dev/python:3.13.1", f"sha256:{'0a' * 32}")),
+    ],
+    ids=["by tag", "by digest"],
+)
+def test_the_base_is_the_one_the_dockerfile_names(source: Path, line: str, found: tuple[str, str | None]) -> None:
+    (source / tools_image.DOCKERFILE).write_text(f"# first\n{line}\nFROM ${{BASE_IMAGE}}\n")
+    base = tools_image.base_image(source)
+
+    assert (base.reference, base.digest) == found
