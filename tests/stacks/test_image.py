@@ -1,0 +1,285 @@
+"""Image: a closed repository, a build that is written out, and a function that may do little."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+import yaml
+from assemblies import RESERVATION, Template, Templates, changed, environment, one, places, resources, texts, variants
+from aws_cdk import aws_s3_assets as assets
+from conftest import Synth
+
+from stacks import image, image_build
+from tandem.spec import tools_image
+from tandem.spec.environment import Environment
+
+pytestmark = pytest.mark.cdk
+
+NAME = "tandem-post-us-east-2-tools"
+MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+
+
+@pytest.fixture(scope="session")
+def template(stacks: Templates) -> Template:
+    return stacks["post-us-east-2-Image"]
+
+
+def statements(template: Template, service: str) -> list[dict[str, Any]]:
+    """Return what the role of a service may do."""
+    (role,) = [
+        each
+        for each in resources(template, "AWS::IAM::Role")
+        if each["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": f"{service}.amazonaws.com"}
+    ]
+    found: list[dict[str, Any]] = role["Policies"][0]["PolicyDocument"]["Statement"]
+    return found
+
+
+def actions(template: Template, service: str) -> set[str]:
+    return {action for statement in statements(template, service) for action in statement["Action"]}
+
+
+def commands(template: Template) -> list[list[str]]:
+    """Return the words of every command of the build."""
+    spec = yaml.safe_load(one(template, "AWS::CodeBuild::Project")["Source"]["BuildSpec"])
+    return [shlex.split(command) for phase in spec["phases"].values() for command in phase["commands"]]
+
+
+def arguments(template: Template) -> dict[str, str]:
+    """Return the build arguments that docker gets."""
+    (build,) = [words for words in commands(template) if words[:2] == ["docker", "build"]]
+    return dict(word.split("=", 1) for before, word in pairwise(build) if before == "--build-arg")
+
+
+@pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
+def test_every_environment_has_its_image_under_the_name_that_pods_pull(stacks: Templates, place: Environment) -> None:
+    found = one(stacks[f"{place.name}-Image"], image.RESOURCE_TYPE)
+    repository = one(stacks[f"{place.name}-Image"], "AWS::ECR::Repository")["RepositoryName"]
+
+    assert tools_image.reference(place).endswith(f"/{repository}:{found['Tag']}")
+
+
+class TestTheRepository:
+    @pytest.fixture
+    def repository(self, template: Template) -> dict[str, Any]:
+        return one(template, "AWS::ECR::Repository")
+
+    def test_never_moves_a_tag(self, repository: dict[str, Any]) -> None:
+        assert repository["ImageTagMutability"] == "IMMUTABLE"
+
+    def test_scans_what_arrives(self, repository: dict[str, Any]) -> None:
+        assert repository["ImageScanningConfiguration"] == {"ScanOnPush": True}
+
+    def test_is_encrypted(self, repository: dict[str, Any]) -> None:
+        assert repository["EncryptionConfiguration"] == {"EncryptionType": "AES256"}
+
+    def test_keeps_the_newest(self, repository: dict[str, Any]) -> None:
+        (rule,) = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
+
+        assert rule["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 20}
+        assert rule["action"] == {"type": "expire"}
+
+    def test_goes_with_its_stack_full_or_not(self, template: Template, repository: dict[str, Any]) -> None:
+        (found,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::ECR::Repository"]
+
+        assert (found["DeletionPolicy"], repository["EmptyOnDelete"]) == ("Delete", True)
+
+
+class TestTheBuild:
+    def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template) -> None:
+        _, build, push = commands(template)
+        reference = tools_image.reference(environment("post-us-east-2"))
+
+        assert build[:6] == ["docker", "build", "--file", tools_image.DOCKERFILE, "--tag", reference]
+        assert push == ["docker", "push", reference]
+
+    def test_does_not_push_what_it_could_not_build(self, template: Template) -> None:
+        """The commands of one phase end at the first that fails; those of post_build run all the same."""
+        phases = yaml.safe_load(one(template, "AWS::CodeBuild::Project")["Source"]["BuildSpec"])["phases"]
+
+        assert list(phases) == ["pre_build", "build"]
+
+    def test_takes_the_base_as_its_dockerfile_names_it(self, template: Template) -> None:
+        base = tools_image.base_image()
+
+        assert arguments(template) == {"BASE_IMAGE": f"{base.reference}@{base.digest}"}
+
+    def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
+        base = arguments(stacks["mirror-Image"])["BASE_IMAGE"]
+
+        assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
+        assert base.endswith(f"@{tools_image.base_image().digest}")
+
+    def test_logs_in_to_its_own_registry_once(self, stacks: Templates) -> None:
+        logins = [words for words in commands(stacks["mirror-Image"]) if words[:2] == ["aws", "ecr"]]
+
+        assert [words[-1] for words in logins] == [MIRROR]
+
+    def test_logs_in_to_a_mirror_of_another_account_and_region(self, synth: Synth) -> None:
+        host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
+        place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": f"{host}/cache"})
+
+        found = commands(_templates(synth(place))["capacity-block-Image"])
+
+        (login,) = [words for words in found if words[-1] == host]
+        assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
+
+    def test_logs_in_nowhere_else_for_a_mirror_that_is_not_ecr(self, synth: Synth) -> None:
+        place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
+
+        found = commands(_templates(synth(place))["capacity-block-Image"])
+
+        assert [words[-1] for words in found if words[:2] == ["aws", "ecr"]] == [MIRROR]
+
+    def test_installs_from_the_declared_index(self, synth: Synth) -> None:
+        place = changed(variants()["capacity-block"], package_index="https://index.acme.dev/a&b/simple")
+
+        found = arguments(_templates(synth(place))["capacity-block-Image"])
+
+        assert found["PIP_INDEX_URL"] == "https://index.acme.dev/a&b/simple"
+
+    def test_ends_before_the_function_that_waits_for_it(self, template: Template) -> None:
+        project, function = one(template, "AWS::CodeBuild::Project"), one(template, "AWS::Lambda::Function")
+        kept_for_the_answer_s = 90  # MARGIN_S of lambdas/tools_image/handler.py
+
+        minutes = project["TimeoutInMinutes"] + project["QueuedTimeoutInMinutes"]
+        assert 60 * minutes < function["Timeout"] - kept_for_the_answer_s
+
+    def test_runs_in_the_smallest_machine(self, template: Template) -> None:
+        assert one(template, "AWS::CodeBuild::Project")["Environment"]["ComputeType"] == "BUILD_GENERAL1_SMALL"
+
+
+class TestTheLog:
+    def test_is_kept_for_the_declared_days(self, template: Template) -> None:
+        assert one(template, "AWS::Logs::LogGroup")["RetentionInDays"] == 90
+
+    def test_outlives_a_deploy_that_was_rolled_back(self, template: Template) -> None:
+        (group,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"]
+
+        assert group["DeletionPolicy"] == "Retain"
+        assert "LogGroupName" not in group["Properties"]  # else the next deploy would find it taken
+
+    def test_is_where_the_build_and_the_function_write(self, template: Template) -> None:
+        build = one(template, "AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]
+        function = one(template, "AWS::Lambda::Function")["LoggingConfig"]
+
+        assert (build["Status"], build["GroupName"]) == ("ENABLED", function["LogGroup"])
+        assert set(build["GroupName"]) == {"Ref"}
+
+
+class TestRights:
+    def test_the_function_asks_for_the_tag_and_builds_nothing_else(self, template: Template) -> None:
+        assert actions(template, "lambda") == {
+            "ecr:DescribeImages", "codebuild:StartBuild", "codebuild:BatchGetBuilds", "logs:CreateLogStream",
+            "logs:PutLogEvents",
+        }  # fmt: skip
+
+    def test_only_a_login_has_no_narrower_resource(self, template: Template) -> None:
+        wide = [
+            statement["Action"]
+            for service in ("lambda", "codebuild")
+            for statement in statements(template, service)
+            if "*" in str(statement["Resource"])
+        ]
+
+        assert wide == [["ecr:GetAuthorizationToken"]]
+
+    def test_the_build_reads_one_object_and_writes_one_repository(self, template: Template) -> None:
+        location = one(template, "AWS::CodeBuild::Project")["Source"]["Location"]
+        by_action = {
+            action: each["Resource"] for each in statements(template, "codebuild") for action in each["Action"]
+        }
+
+        assert by_action["s3:GetObject"] == [f"arn:aws:s3:::{location}"]
+        assert [set(found) for found in by_action["ecr:PutImage"]] == [{"Fn::GetAtt"}]
+
+    def test_the_build_pulls_from_no_private_repository_without_a_mirror(self, template: Template) -> None:
+        assert "ecr:GetDownloadUrlForLayer" not in actions(template, "codebuild")
+
+    def test_the_build_pulls_from_the_mirrored_base_only(self, stacks: Templates) -> None:
+        (pull,) = [
+            each
+            for each in statements(stacks["mirror-Image"], "codebuild")
+            if "ecr:GetDownloadUrlForLayer" in each["Action"]
+        ]
+
+        arn = "arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/docker/library/python"
+        assert pull["Resource"] == [arn]
+
+    def test_codebuild_takes_the_role_for_this_project_only(self, template: Template) -> None:
+        (trust,) = [
+            each["AssumeRolePolicyDocument"]["Statement"][0]
+            for each in resources(template, "AWS::IAM::Role")
+            if "codebuild" in str(each["AssumeRolePolicyDocument"])
+        ]
+
+        assert trust["Condition"]["StringEquals"] == {
+            "aws:SourceAccount": "111122223333",
+            "aws:SourceArn": f"arn:aws:codebuild:us-east-2:111122223333:project/{NAME}",
+        }
+
+    def test_nobody_here_knows_a_cluster(self, template: Template) -> None:
+        assert "eks" not in json.dumps(template)
+
+
+class TestTheSource:
+    @pytest.fixture
+    def staged(self, assembly: Path) -> list[str]:
+        """The files of the asset that the build takes."""
+        (project,) = resources(_templates(assembly)["post-us-east-2-Image"], "AWS::CodeBuild::Project")
+        folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
+        return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+    def test_is_what_the_tag_is_a_digest_of(self, staged: list[str]) -> None:
+        assert tuple(staged) == tools_image.source_files()
+
+    def test_is_what_docker_sees(self, tmp_path: Path) -> None:
+        """By the CDK's own reading of an ignore file in Docker's way."""
+        context = tmp_path / "context"
+        strangers = ("README.md", "tandem/cli.py", "tandem/spec/data/x.yaml", "tandem/artifacts/__pycache__/log.pyc")
+        for file in (*tools_image.source_files(), *strangers):
+            (context / file).parent.mkdir(parents=True, exist_ok=True)
+            (context / file).write_text("")
+        lines = (tools_image.ROOT / tools_image.ALLOW_LIST).read_text().splitlines()
+        app = cdk.App(outdir=str(tmp_path / "out"), analytics_reporting=False)
+
+        assets.Asset(
+            cdk.Stack(app, "S"), "A", path=str(context), ignore_mode=cdk.IgnoreMode.DOCKER,
+            exclude=[line for line in lines if line and not line.startswith("#")],
+        )  # fmt: skip
+
+        (folder,) = (tmp_path / "out").glob("asset.*")
+        seen = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        assert seen == set(tools_image.source_files())
+
+    def test_the_function_packs_its_one_file(self, assembly: Path) -> None:
+        key = one(_templates(assembly)["post-us-east-2-Image"], "AWS::Lambda::Function")["Code"]["S3Key"]
+
+        assert [path.name for path in (assembly / f"asset.{Path(key).stem}").rglob("*")] == ["handler.py"]
+
+
+def test_another_tag_changes_image_only_of_what_cdk_deploys(
+    synth: Synth, monkeypatch: pytest.MonkeyPatch, assembly: Path
+) -> None:
+    """Where no chart names it, as with gitops; with delivery cdk the manifests change too."""
+    place = environment("dev-trn2-3xlarge")
+    before = {name: text for name, text in texts(assembly).items() if name.startswith(f"{place.name}-")}
+    monkeypatch.setattr(image_build.tools_image, "tag", lambda: "0" * 16)
+
+    after = texts(synth(place))
+
+    assert {name for name in before if before[name] != after[name]} == {f"{place.name}-Image"}
+
+
+def test_image_waits_for_no_reservation(stacks: Templates) -> None:
+    assert RESERVATION not in json.dumps(stacks["capacity-block-Image"])
+
+
+def _templates(folder: Path) -> Templates:
+    return {name: json.loads(text) for name, text in texts(folder).items()}
