@@ -1,0 +1,264 @@
+"""The function behind the tools image: every event is answered, and a failure says where its log is."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from aws_json import Answer, Aws, serving
+
+FILE = Path(__file__).parents[2] / "lambdas" / "tools_image" / "handler.py"
+PROPERTIES = {"Project": "p", "Repository": "tools", "Tag": "0123456789abcdef"}
+PRESENT: Answer = (200, {"imageDetails": [{"imageTags": ["0123456789abcdef"]}]})
+ABSENT: Answer = (400, {"__type": "ImageNotFoundException", "message": "no such image"})
+DENIED: Answer = (400, {"__type": "AccessDeniedException", "message": "not authorized to perform: ecr:DescribeImages"})
+LOGS = {"groupName": "prod-Image-Logs-1", "streamName": "build/7", "deepLink": "https://console.example.com/log"}
+# what Lambda's Python brings: boto3 and what it stands on
+LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3")
+
+
+def build(status: str, phase: str = "COMPLETED", **more: Any) -> dict[str, Any]:
+    return {"id": "p:7", "buildStatus": status, "currentPhase": phase, "logs": LOGS, **more}
+
+
+def started(status: str) -> Answer:
+    return 200, {"build": build(status, "SUBMITTED")}
+
+
+def found(status: str, phase: str = "COMPLETED", **more: Any) -> Answer:
+    return 200, {"builds": [build(status, phase, **more)]}
+
+
+FAILED = found(
+    "FAILED",
+    phases=[
+        {"phaseType": "PRE_BUILD", "phaseStatus": "SUCCEEDED"},
+        {"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": [
+            {"statusCode": "COMMAND_EXECUTION_ERROR", "message": "Error while executing command: docker build"}]},
+    ],
+)  # fmt: skip
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
+    with serving() as running:
+        for name, value in variables(running).items():
+            monkeypatch.setenv(name, value)
+        yield running
+
+
+def variables(aws: Aws) -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": aws.url, "AWS_ACCESS_KEY_ID": "1", "AWS_SECRET_ACCESS_KEY": "1",
+        "AWS_DEFAULT_REGION": "us-east-2", "NO_PROXY": "127.0.0.1",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The handler, whose waiting takes no time."""
+    spec = importlib.util.spec_from_file_location("tools_image_handler", FILE)
+    assert spec is not None
+    assert spec.loader is not None
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    monkeypatch.setattr(loaded, "time", SimpleNamespace(sleep=lambda _: None))
+    return loaded
+
+
+def event(aws: Aws, request: str = "Create", **more: Any) -> dict[str, Any]:
+    return {
+        "RequestType": request, "RequestId": "r-1", "StackId": "s", "LogicalResourceId": "Image",
+        "ResponseURL": f"{aws.url}/answer", "ResourceProperties": PROPERTIES, **more,
+    }  # fmt: skip
+
+
+Told = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def told(aws: Aws, module: ModuleType) -> Told:
+    """Handle one event; what CloudFormation was told."""
+
+    def act(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> dict[str, Any]:
+        context = SimpleNamespace(
+            get_remaining_time_in_millis=lambda: next(left_ms) if left_ms else 900_000, log_group_name="group",
+            log_stream_name="stream",
+        )  # fmt: skip
+        module.handler(event(aws, request, **more), context)
+        (answer,) = aws.told
+        return answer
+
+    return act
+
+
+def test_a_tag_that_is_there_is_done_without_a_build(aws: Aws, told: Told) -> None:
+    aws.answers = {"DescribeImages": [PRESENT]}
+
+    assert told()["Status"] == "SUCCESS"
+    assert "StartBuild" not in aws.asked
+
+
+@pytest.mark.parametrize("request_", ["Create", "Update"])
+def test_a_missing_tag_is_built_and_waited_for(aws: Aws, told: Told, request_: str) -> None:
+    aws.answers = {
+        "DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("IN_PROGRESS")],
+        "BatchGetBuilds": [found("IN_PROGRESS", "BUILD"), found("IN_PROGRESS", "BUILD"), found("SUCCEEDED")],
+    }  # fmt: skip
+
+    assert told(request_)["Status"] == "SUCCESS"
+    assert len(aws.asked["BatchGetBuilds"]) == 3
+
+
+def test_one_event_delivered_twice_starts_one_build(aws: Aws, told: Told) -> None:
+    aws.answers = {"DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("SUCCEEDED")]}
+
+    told()
+
+    assert aws.asked["StartBuild"] == [{"projectName": "p", "idempotencyToken": "r-1"}]
+
+
+@pytest.mark.parametrize(
+    "words", ["tools:0123456789abcdef is not in the repository", "phase BUILD of the build ended FAILED",
+              "Error while executing command: docker build", "Build p:7", "log group prod-Image-Logs-1",
+              "stream build/7", "https://console.example.com/log"],
+)  # fmt: skip
+def test_a_failed_build_is_told_with_its_phase_and_its_log(aws: Aws, told: Told, words: str) -> None:
+    aws.answers = {
+        "DescribeImages": [ABSENT], "StartBuild": [started("IN_PROGRESS")], "BatchGetBuilds": [FAILED],
+    }  # fmt: skip
+    answer = told()
+
+    assert answer["Status"] == "FAILED"
+    assert words in answer["Reason"]
+
+
+def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(aws: Aws, told: Told) -> None:
+    aws.answers = {
+        "DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("IN_PROGRESS")], "BatchGetBuilds": [FAILED],
+    }  # fmt: skip
+
+    assert told()["Status"] == "SUCCESS"
+
+
+def test_a_build_that_pushed_nothing_is_a_failure(aws: Aws, told: Told) -> None:
+    aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [started("SUCCEEDED")]}
+
+    assert "ended SUCCEEDED and pushed nothing" in told()["Reason"]
+
+
+def test_it_answers_before_its_own_time_is_over(aws: Aws, told: Told) -> None:
+    aws.answers = {
+        "DescribeImages": [ABSENT], "StartBuild": [started("IN_PROGRESS")],
+        "BatchGetBuilds": [found("IN_PROGRESS", "BUILD")],
+    }  # fmt: skip
+    answer = told(left_ms=iter([300_000, 200_000, 100_000, 91_000]))
+
+    assert answer["Status"] == "FAILED"
+    assert "still in phase BUILD" in answer["Reason"]
+    assert len(aws.asked["BatchGetBuilds"]) == 3
+
+
+def test_a_delete_is_answered_and_does_nothing(aws: Aws, told: Told) -> None:
+    answer = told("Delete", PhysicalResourceId="before")
+
+    assert (answer["Status"], answer["PhysicalResourceId"]) == ("SUCCESS", "before")
+    assert aws.asked == {}
+
+
+@pytest.mark.parametrize("answers", [{"DescribeImages": [DENIED]}, {}], ids=["denied", "no answer at all"])
+def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(
+    aws: Aws, told: Told, answers: dict[str, list[Answer]]
+) -> None:
+    aws.answers = answers
+    answer = told()
+
+    assert answer["Status"] == "FAILED"
+    assert "log: group group, stream stream" in answer["Reason"]
+
+
+def test_an_event_without_properties_is_answered(aws: Aws, told: Told) -> None:
+    assert told(ResourceProperties={})["Status"] == "FAILED"
+    assert aws.asked == {}
+
+
+def test_the_resource_keeps_its_identity(aws: Aws, told: Told) -> None:
+    """Another one would make CloudFormation delete the old resource after an update."""
+    aws.answers = {"DescribeImages": [PRESENT]}
+
+    assert told("Update", PhysicalResourceId="first")["PhysicalResourceId"] == "first"
+
+
+def test_an_answer_names_the_event(aws: Aws, told: Told) -> None:
+    aws.answers = {"DescribeImages": [PRESENT]}
+    answer = told()
+
+    assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == ("s", "r-1", "Image")
+
+
+def test_an_answer_has_no_content_type(aws: Aws, told: Told) -> None:
+    """The URL of CloudFormation is signed for none."""
+    aws.answers = {"DescribeImages": [PRESENT]}
+    told()
+
+    assert aws.content_types == [""]
+
+
+def test_an_answer_that_is_lost_is_sent_again(aws: Aws, told: Told) -> None:
+    aws.answers, aws.lost = {"DescribeImages": [PRESENT]}, 3
+
+    assert told()["Status"] == "SUCCESS"
+
+
+def test_an_answer_that_never_gets_through_fails_the_function(aws: Aws, module: ModuleType) -> None:
+    aws.answers, aws.lost = {"DescribeImages": [PRESENT]}, 99
+
+    with pytest.raises(OSError, match="closed"):
+        module.handler(event(aws), SimpleNamespace(get_remaining_time_in_millis=lambda: 900_000))
+
+
+def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, told: Told) -> None:
+    long = {"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": [{"message": "\u00e9\u4e2d" * 5000}]}
+    aws.answers = {
+        "DescribeImages": [ABSENT], "StartBuild": [started("IN_PROGRESS")],
+        "BatchGetBuilds": [found("FAILED", phases=[long])],
+    }  # fmt: skip
+
+    assert len(json.dumps(told()).encode()) < 4096
+
+
+def test_the_margin_covers_two_calls_and_every_try_to_answer(module: ModuleType) -> None:
+    tries = module.CALLS.retries["total_max_attempts"]
+    backoff_s = 3  # of the standard mode between three tries: up to 1 and 2 seconds
+    call_s = tries * (module.CALLS.connect_timeout + module.CALLS.read_timeout) + backoff_s
+    answer_s = module.ANSWER_TRIES * module.ANSWER_TIMEOUT_S + sum(2**n for n in range(module.ANSWER_TRIES - 1))
+
+    assert 2 * call_s + answer_s <= module.MARGIN_S
+
+
+def test_it_runs_where_there_is_nothing_but_the_standard_library_and_boto3(aws: Aws, tmp_path: Path) -> None:
+    aws.answers = {"DescribeImages": [PRESENT]}
+    packages = Path(importlib.util.find_spec("boto3").origin).parents[1]  # type: ignore[union-attr,arg-type]
+    for name in LIBRARIES:
+        (tmp_path / name).symlink_to(packages / name)
+    code = (
+        f"import sys; sys.path[:0] = [{str(FILE.parent)!r}, {str(tmp_path)!r}]\n"
+        "import json, handler, types\n"
+        "handler.handler(json.load(sys.stdin), types.SimpleNamespace(get_remaining_time_in_millis=lambda: 900000))\n"
+        "sys.exit(sorted(n for n in ('pydantic', 'yaml', 'tandem', 'requests') if n in sys.modules) or 0)\n"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", code], input=json.dumps(event(aws)), env=variables(aws),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "Create: done\n")
+    assert [answer["Status"] for answer in aws.told] == ["SUCCESS"]
