@@ -80,7 +80,7 @@ def _secret_string(name: str, where: str) -> str:
     from botocore.config import Config  # noqa: PLC0415
     from botocore.exceptions import BotoCoreError, ClientError  # noqa: PLC0415
 
-    patience = Config(retries={"mode": "standard", "total_max_attempts": 5}, connect_timeout=10, read_timeout=20)
+    patience = Config(retries={"mode": "standard"}, connect_timeout=10, read_timeout=20)
     try:
         answer = boto3.client("secretsmanager", config=patience).get_secret_value(SecretId=name)
     except ClientError as error:

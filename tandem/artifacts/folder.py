@@ -1,0 +1,150 @@
+"""A snapshot in a folder: an air-gapped copy, held against its own index, sizes and, where there is one, SHA256SUMS.
+
+Invariant: a file that `receive` returns lies in the folder itself and is no link; a tensor file has the length its
+header asks for and the tensors its index names. Nobody but SHA256SUMS vouches for the bytes, and the manifest says
+whether there was one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.files import digest_of, unreadable
+from tandem.artifacts.snapshot import INDEX, TENSORS, Entry, weight_map
+from tandem.artifacts.tensor_file import read_tensor_file
+
+SUMS = "SHA256SUMS"  # as coreutils' sha256sum writes it
+_LINE = re.compile(r"(?P<sha256>[0-9a-f]{64}) [ *](?P<path>.+)")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderSnapshot:
+    """A folder that holds one snapshot.
+
+    Args:
+        folder: the snapshot's own files lie in it.
+        commit: the commit that the caller says it is a copy of; None for a name that moves.
+        entries: every file by its name.
+        sums: SHA-256 by name from SHA256SUMS; None without one.
+        weights: tensor -> file of the index; None without one.
+    """
+
+    folder: Path
+    commit: str | None
+    entries: Mapping[str, Entry]
+    sums: Mapping[str, str] | None
+    weights: Mapping[str, str] | None
+
+    @property
+    def where(self) -> str:
+        """Return the folder, for messages."""
+        return str(self.folder)
+
+    @property
+    def made(self) -> dict[str, Any]:
+        """Return what the manifest says of where the files came from."""
+        checked = "index, lengths and configuration of the copy; no checksum of a hub"
+        return {"from": "folder", "checked": f"{checked}; {SUMS} of the copy" if self.sums is not None else checked}
+
+    def prepare(self) -> None:
+        """Do nothing: the files are read where they lie."""
+
+    def expect(self, entries: Sequence[Entry]) -> None:
+        """Do nothing: no file is written."""
+
+    def receive(self, entry: Entry, moved: Callable[[int], None]) -> tuple[Path, str]:
+        """Check one file where it lies.
+
+        Args:
+            entry: one of `entries`.
+            moved: called with the file's bytes.
+
+        Returns:
+            the file, and the SHA-256 of its content.
+
+        Raises:
+            RefusedError: it is cut off, lacks a tensor, or is not what SHA256SUMS says.
+        """
+        path = self.folder / entry.path
+        if entry.path.endswith(TENSORS):
+            self._check_tensors(entry.path, path)
+        sha256 = digest_of(path)
+        expected = self.sums.get(entry.path, "") if self.sums is not None else sha256
+        if expected != sha256:
+            said = f"its SHA-256 is not that of {SUMS}" if expected else f"{SUMS} does not name it"
+            raise RefusedError(said, where=str(path), change=f"copy it again from its source, with its line in {SUMS}")
+        moved(entry.size)
+        return path, sha256
+
+    def drop(self, entry: Entry) -> None:
+        """Leave the file: the copy is the operator's."""
+
+    def _check_tensors(self, name: str, path: Path) -> None:
+        there = read_tensor_file(path).tensors
+        named = {tensor for tensor, file in (self.weights or {}).items() if file == name}
+        lost = sorted(named - there)
+        if lost:
+            raise RefusedError(
+                f"{INDEX} looks for the tensor {lost[0]} in it, which it does not hold ({len(lost)} missing)",
+                where=str(path), change="copy index and tensor files again, from one snapshot",
+            )  # fmt: skip
+
+
+def open_folder(folder: Path, commit: str | None) -> FolderSnapshot:
+    """List a folder.
+
+    Args:
+        folder: holds config.json.
+        commit: what it is said to be a copy of; None if that is a name that moves.
+
+    Raises:
+        RefusedError: it is no folder, cannot be read, or a file in it is a link.
+    """
+    if not folder.is_dir():
+        raise RefusedError(
+            "there is no such folder", where=str(folder), change="give the snapshot's own folder to --from"
+        )
+    try:
+        entries = {entry.path: entry for entry in map(_entry, sorted(folder.iterdir()))}
+        sums = _sums(folder / SUMS) if SUMS in entries else None
+        index = (folder / INDEX).read_bytes() if INDEX in entries else None
+    except OSError as error:
+        raise unreadable(Path(error.filename or folder), error) from None
+    weights = weight_map(index, str(folder / INDEX)) if index is not None else None
+    without = {name: entry for name, entry in entries.items() if name != SUMS}
+    return FolderSnapshot(folder=folder, commit=commit, entries=without, sums=sums, weights=weights)
+
+
+def _entry(path: Path) -> Entry:
+    name = path.name
+    why, change = "", "copy the snapshot to a folder of its own"
+    if not name.isprintable():  # control characters, and bytes that are no UTF-8
+        why = "its name has characters that cannot be carried"
+    elif path.is_dir() and not path.is_symlink():
+        return Entry(path=f"{name}/", size=0)
+    elif path.is_symlink():
+        why = "it is a link, as in the hub client's cache"
+        change = "copy the files themselves (cp -rL, or download to a local folder) and name that folder"
+    elif not path.is_file():
+        why = "it is no plain file"
+    if why:
+        raise RefusedError(why, where=ascii(str(path)).strip("'"), change=change)
+    return Entry(path=name, size=path.stat().st_size)
+
+
+def _sums(path: Path) -> dict[str, str]:
+    sums: dict[str, str] = {}
+    for number, line in enumerate(path.read_text(errors="replace").splitlines(), start=1):
+        found = _LINE.fullmatch(line)
+        if not found:
+            raise RefusedError(
+                f"line {number} is not as sha256sum writes it", where=str(path),
+                change="write it anew: cd to the folder, then sha256sum -- * > SHA256SUMS",
+            )  # fmt: skip
+        sums[found["path"].removeprefix("./")] = found["sha256"]
+    return sums

@@ -1,0 +1,126 @@
+"""The hub's token: from Secrets Manager into memory, shown by nobody."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable
+
+import pytest
+
+from tandem.artifacts.fault import RefusedError, WorldError
+from tandem.artifacts.secret import NAMED_BY, Token, read_token, secret_name
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import INTERNAL_ERROR, Rule, Status
+
+pytestmark = pytest.mark.endpoint
+VALUE = "hf_" + "Q7" * 17
+
+Make = Callable[..., str]
+
+
+@pytest.fixture
+def make(endpoint: Endpoint, aws: dict[str, str]) -> Make:  # noqa: ARG001 - aws sets the variables
+    """Store a secret under a name of its own; the name."""
+
+    def store(**content: object) -> str:
+        name = f"tandem/hub-{uuid.uuid4().hex[:8]}"
+        endpoint.client("secretsmanager").create_secret(Name=name, **content)
+        return name
+
+    return store
+
+
+@pytest.mark.parametrize(
+    "text", [VALUE, f"{VALUE}\n", json.dumps({"token": VALUE}), json.dumps({"token": f" {VALUE}", "user": "us"})]
+)
+def test_a_token_is_the_plain_text_or_the_json_key_token(make: Make, text: str) -> None:
+    name = make(SecretString=text)
+
+    assert read_token(name) == Token(name, VALUE)
+
+
+def test_a_token_shows_itself_by_the_name_of_its_secret() -> None:
+    assert repr(Token("hub", VALUE)) == "Token(secret='hub')"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [json.dumps({"password": VALUE}), json.dumps({"token": 7}), "{" + VALUE, f"{VALUE}\n{VALUE}", f"{VALUE} x", "hf_1"],
+    ids=["another key", "a number", "broken json", "two lines", "a blank", "too short"],
+)
+def test_what_is_no_token_is_refused_without_showing_it(make: Make, text: str) -> None:
+    name = make(SecretString=text)
+
+    with pytest.raises(RefusedError, match=f"secret {name}") as caught:
+        read_token(name)
+
+    assert VALUE not in str(caught.value)
+    assert caught.value.__cause__ is None
+
+
+def test_a_binary_secret_is_refused(make: Make) -> None:
+    with pytest.raises(RefusedError, match="the secret is binary"):
+        read_token(make(SecretBinary=VALUE.encode()))
+
+
+@pytest.mark.usefixtures("aws")
+def test_a_secret_that_is_not_there_is_refused_by_name() -> None:
+    with pytest.raises(RefusedError, match="secret tandem/nowhere: there is no such secret"):
+        read_token("tandem/nowhere")
+
+
+def test_a_secret_marked_for_deletion_is_refused(make: Make, endpoint: Endpoint) -> None:
+    name = make(SecretString=VALUE)
+    endpoint.client("secretsmanager").delete_secret(SecretId=name)
+
+    with pytest.raises(RefusedError, match="marked for deletion"):
+        read_token(name)
+
+
+@pytest.fixture
+def fronted(make: Make, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A secret behind the proxy; its name."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
+    return make(SecretString=VALUE)
+
+
+def test_a_denied_secret_names_the_permission(fronted: str, proxy: FaultProxy) -> None:
+    proxy.use(Rule(service="secretsmanager", fault=Status(status=400, code="AccessDeniedException")))
+
+    with pytest.raises(WorldError, match="reading the secret is denied") as caught:
+        read_token(fronted)
+
+    assert "secretsmanager:GetSecretValue" in caught.value.change
+
+
+def test_a_secret_is_asked_for_again_after_a_passing_failure(fronted: str, proxy: FaultProxy) -> None:
+    proxy.use(Rule(service="secretsmanager", fault=INTERNAL_ERROR, times=2))
+
+    assert read_token(fronted).value == VALUE
+
+
+def test_a_key_that_does_not_decrypt_the_secret_is_a_fault(fronted: str, proxy: FaultProxy) -> None:
+    proxy.use(Rule(service="secretsmanager", fault=Status(status=400, code="DecryptionFailure")))
+
+    with pytest.raises(WorldError, match="DecryptionFailure"):
+        read_token(fronted)
+
+
+def test_a_secrets_manager_that_is_down_is_a_fault(fronted: str, proxy: FaultProxy) -> None:
+    proxy.stop()
+
+    with pytest.raises(WorldError, match="the secret cannot be read") as caught:
+        read_token(fronted)
+
+    assert VALUE not in str(caught.value)
+
+
+@pytest.mark.parametrize(("said", "name"), [("hub", "hub"), ("", None)])
+def test_the_secrets_name_comes_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, said: str, name: str | None
+) -> None:
+    monkeypatch.setenv(NAMED_BY, said)
+
+    assert secret_name() == name

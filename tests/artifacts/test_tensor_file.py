@@ -1,0 +1,52 @@
+"""A safetensors file is told whole from its header, against files that the safetensors library's form gives."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.twin.checkpoint import Checkpoint
+
+
+@pytest.fixture
+def shard(tmp_path: Path) -> Path:
+    Checkpoint().write(tmp_path)
+    return tmp_path / "model-00001-of-00004.safetensors"
+
+
+def test_a_whole_file_names_its_tensors_and_its_length(shard: Path) -> None:
+    weight_map = json.loads((shard.parent / "model.safetensors.index.json").read_text())["weight_map"]
+
+    found = read_tensor_file(shard)
+
+    assert found.tensors == {tensor for tensor, file in weight_map.items() if file == shard.name}
+    assert found.size == shard.stat().st_size
+
+
+@pytest.mark.parametrize("keep", [0, 7, 8, 100, -1], ids=lambda keep: f"{keep} bytes")
+def test_a_file_that_was_cut_off_is_refused(shard: Path, keep: int) -> None:
+    shard.write_bytes(shard.read_bytes()[:keep])
+
+    with pytest.raises(RefusedError, match=shard.name):
+        read_tensor_file(shard)
+
+
+def test_a_file_that_is_too_long_is_refused(shard: Path) -> None:
+    shard.write_bytes(shard.read_bytes() + b"x")
+
+    with pytest.raises(RefusedError, match="its header asks for"):
+        read_tensor_file(shard)
+
+
+@pytest.mark.parametrize(
+    "header", [b"[]", b"{", b'{"a": 1}', b'{"a": {"data_offsets": [4, 0]}}', b'{"a": {"data_offsets": ["x", 0]}}']
+)
+def test_a_header_of_another_form_is_refused(tmp_path: Path, header: bytes) -> None:
+    (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+
+    with pytest.raises(RefusedError, match="no safetensors header"):
+        read_tensor_file(tmp_path / "a.safetensors")
