@@ -85,8 +85,7 @@ def send_all(
 def _uploads(store: Store, prefix: str) -> Iterator[tuple[str, str]]:
     """Yield key and upload id of every upload that was begun and not ended."""
     with store.asking("ListMultipartUploads", prefix):
-        pages = store.client.get_paginator("list_multipart_uploads").paginate(Bucket=store.bucket, Prefix=prefix)
-        for page in pages:
+        for page in store.pages("list_multipart_uploads", Prefix=prefix):
             for upload in page.get("Uploads", ()):
                 yield upload["Key"], upload["UploadId"]
 
@@ -245,13 +244,11 @@ class _Sending:
 
     def _known_parts(self, upload_id: str) -> dict[int, tuple[int, str, str]] | None:
         """Return what S3 has of an upload; None where it is no more."""
-        client, bucket = self.store.client, self.store.bucket
         with self.store.asking("ListParts", self.key):
             try:
-                pages = client.get_paginator("list_parts").paginate(Bucket=bucket, Key=self.key, UploadId=upload_id)
                 return {
                     part["PartNumber"]: (part["Size"], part.get("ChecksumSHA256", ""), part["ETag"])
-                    for page in pages
+                    for page in self.store.pages("list_parts", Key=self.key, UploadId=upload_id)
                     for part in page.get("Parts", ())
                 }
             except ClientError as error:

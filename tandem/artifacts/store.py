@@ -32,6 +32,7 @@ ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
 CONNECT_S = 10
 READ_S = 120  # S3 may take minutes to join thousands of parts, but sends spaces meanwhile; a silent one is dead
 SMALL = 64 << 20  # bytes; a manifest of 200,000 files is smaller
+PAGE = 1000  # rows of a listing at once, the most that S3 gives
 DELETED_AT_ONCE = 1000  # S3 API reference, DeleteObjects
 CONFLICTS = 8  # tries after 409 ConditionalRequestConflict: another write of the same key was under way
 UNMET = {"PreconditionFailed", "412"}
@@ -204,6 +205,13 @@ class Store:
             **condition,
         )  # fmt: skip
 
+    def pages(self, operation: str, **parameters: Any) -> Iterator[Any]:
+        """Yield every page of a listing; what botocore raises is left to the caller."""
+        paging = {"PageSize": PAGE}
+        yield from self.client.get_paginator(operation).paginate(
+            Bucket=self.bucket, PaginationConfig=paging, **parameters
+        )
+
     def list(self, prefix: str) -> Iterator[Listed]:
         """Yield every object whose key begins with `prefix`, in order of the keys.
 
@@ -211,7 +219,7 @@ class Store:
             ArtifactError: the bucket is missing, denied, unreachable and the like.
         """
         with self.asking("ListObjectsV2", prefix):
-            for page in self.client.get_paginator("list_objects_v2").paginate(Bucket=self.bucket, Prefix=prefix):
+            for page in self.pages("list_objects_v2", Prefix=prefix):
                 for row in page.get("Contents", ()):
                     yield Listed(key=row["Key"], size=row["Size"], modified=row["LastModified"].astimezone(UTC))
 

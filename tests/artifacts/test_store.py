@@ -1,0 +1,179 @@
+"""The bucket: conditional writes that believe only what they read back, and what is not there told from denied."""
+
+from __future__ import annotations
+
+import threading
+from datetime import timedelta
+
+import pytest
+
+from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
+from tandem.artifacts.store import open_store
+from tandem.twin.faults.rules import ACCESS_DENIED, Drop, LoseAnswer, Rule, Status
+
+pytestmark = pytest.mark.endpoint
+CONFLICT = Status(status=409, code="ConditionalRequestConflict")
+
+
+def test_an_object_is_read_as_it_was_written(store):
+    store.create("models/m", b"{}")
+
+    assert store.read("models/m").body == b"{}"
+
+
+def test_an_object_carries_its_sha256(store):
+    store.create("models/m", b"{}")
+
+    assert store.head("models/m").sha256 == "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a"
+
+
+def test_what_is_not_there_is_none(store):
+    assert (store.head("models/m"), store.read("models/m")) == (None, None)
+
+
+def test_a_second_write_of_other_bytes_does_not_create(store):
+    store.create("models/m", b"first")
+
+    assert (store.create("models/m", b"second"), store.read("models/m").body) == (False, b"first")
+
+
+def test_a_second_write_of_the_same_bytes_counts_as_ours(store):
+    store.create("models/m", b"same")
+
+    assert store.create("models/m", b"same")
+
+
+def test_of_many_writers_at_once_one_creates(store):
+    created = []
+
+    def write(number):
+        created.append(store.create("models/m", str(number).encode()))
+
+    threads = [threading.Thread(target=write, args=[number]) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert sorted(created) == [False] * 7 + [True]
+
+
+@pytest.mark.parametrize("etag", [False, True], ids=["create", "replace"])
+def test_a_write_whose_answer_was_lost_is_ours(proxied, proxy, etag):
+    if etag:
+        proxied.create("models/m", b"old")
+    old = proxied.read("models/m").etag if etag else None
+    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+
+    done = proxied.replace("models/m", b"ours", old) if etag else proxied.create("models/m", b"ours")
+
+    assert (done, [one.status for one in proxy.requests("PutObject")][-2:]) == (True, [200, 412])
+
+
+def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(proxied, proxy, endpoint, bucket):
+    def meddle(moment, request):
+        if moment == "done" and request.operation == "PutObject" and request.fault == "lose_answer":
+            endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"theirs")
+
+    proxy.watch = meddle
+    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+
+    assert not proxied.create("models/m", b"ours")
+
+
+def test_a_conflict_with_another_write_is_tried_again(proxied, proxy):
+    proxy.use(Rule(operation="PutObject", fault=CONFLICT, times=3))
+
+    assert (proxied.create("models/m", b"{}"), proxied.read("models/m").body) == (True, b"{}")
+
+
+def test_an_object_that_has_changed_is_not_replaced(store):
+    store.create("models/m", b"old")
+    etag = store.read("models/m").etag
+    store.replace("models/m", b"new", etag)
+
+    assert (store.replace("models/m", b"late", etag), store.read("models/m").body) == (False, b"new")
+
+
+def test_an_object_that_is_gone_is_not_replaced(store):
+    store.create("models/m", b"old")
+    etag = store.read("models/m").etag
+    store.delete(["models/m"])
+
+    assert (store.replace("models/m", b"late", etag), store.read("models/m")) == (False, None)
+
+
+@pytest.mark.parametrize("operation", ["HeadObject", "GetObject"])
+def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(proxied, proxy, operation):
+    """An identity that may list a prefix only gets 403 for a missing object."""
+    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+
+    assert (proxied.head if operation == "HeadObject" else proxied.read)("models/m") is None
+
+
+@pytest.mark.parametrize("operation", ["HeadObject", "GetObject"])
+def test_a_denied_answer_for_what_is_listed_is_a_fault(proxied, proxy, operation):
+    proxied.create("models/m", b"{}")
+    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+
+    with pytest.raises(WorldError, match="s3:GetObject on arn:aws:s3:::"):
+        (proxied.head if operation == "HeadObject" else proxied.read)("models/m")
+
+
+def test_a_listing_has_every_page(store, monkeypatch):
+    monkeypatch.setattr("tandem.artifacts.store.PAGE", 2)
+    for number in range(5):
+        store.create(f"models/{number}", b"x" * number)
+
+    assert [(row.key, row.size) for row in store.list("models/")] == [(f"models/{n}", n) for n in range(5)]
+
+
+def test_a_listing_has_nothing_of_another_prefix(store):
+    store.create("models/m", b"{}")
+    store.create("artifacts/a", b"{}")
+
+    assert [row.key for row in store.list("artifacts/")] == ["artifacts/a"]
+
+
+def test_deleted_objects_are_gone_and_missing_ones_no_error(store):
+    store.create("models/m", b"{}")
+    store.delete(["models/m", "models/never"])
+
+    assert list(store.list("models/")) == []
+
+
+def test_the_time_is_of_the_service(store):
+    store.create("models/m", b"{}")
+    stored = store.read("models/m")
+
+    assert timedelta(0) <= stored.now - stored.modified < timedelta(seconds=30)
+    assert abs(store.now() - stored.now) < timedelta(seconds=30)
+
+
+def test_an_object_too_large_for_a_manifest_is_refused(store, endpoint, bucket, monkeypatch):
+    monkeypatch.setattr("tandem.artifacts.store.SMALL", 10)
+    endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"x" * 11)
+
+    with pytest.raises(RefusedError, match="11 bytes"):
+        store.read("models/m")
+
+
+def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
+    proxy.use(Rule(fault=Drop()))
+
+    with pytest.raises(WorldError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
+        proxied.read("models/m")
+
+
+def test_a_profile_that_does_not_exist_is_bad_input(aws, monkeypatch):  # noqa: ARG001
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+
+    with pytest.raises(RefusedError, match=r"nobody.*AWS_PROFILE"):
+        open_store("some-bucket")
+
+
+def test_an_endpoint_that_is_no_address_is_bad_input(aws, monkeypatch):  # noqa: ARG001
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "not an address")
+
+    with pytest.raises(ArtifactError, match="AWS_ENDPOINT_URL"):
+        open_store("some-bucket")
