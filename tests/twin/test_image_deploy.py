@@ -1,0 +1,228 @@
+"""The Image stack as it is synthesized, at the endpoint: its function runs, a build is played, a failure is told."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import app
+from tandem.commands.inputs import Selection, legal
+from tandem.spec import names, tools_image
+from tandem.spec.environment import Environment
+from tandem.twin.aws.scene import ACCOUNT
+
+pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 60.0
+MIRROR = "registry.invalid/public"  # a host that can never be found, as a mistyped mirror is
+
+
+def place(name: str, **more: Any) -> Environment:
+    inputs = legal(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+    (found,) = [each for each in inputs.environments() if each.name == "dev-trn2-3xlarge"]
+    return found.model_copy(update={"name": name, "account": ACCOUNT, "region": "us-east-2", **more})
+
+
+WHOLE, BROKEN = place("whole"), place("broken", registry_mirrors={"public.ecr.aws": MIRROR})
+
+
+@pytest.fixture(scope="module")
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("image")
+    inputs = legal(Selection(environments=ROOT / "environments", experiments=ROOT / "experiments"))
+    hosts = [(each, [inputs.workspace.experiments[name].experiment for name in each.experiments])
+             for each in (WHOLE, BROKEN)]  # fmt: skip
+    app.app(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
+    return folder
+
+
+@pytest.fixture
+def deploy_image(endpoint, assembly) -> Callable[..., SimpleNamespace]:
+    """Upload the assets as the CDK CLI does and create the stack; its status and the reasons of what failed."""
+
+    def act(environment: Environment, *, without: str = "", resources: Callable[[Any], None] = lambda _: None) -> Any:
+        folder = assembly / f"assembly-{environment.name}"
+        (assets,) = folder.glob("*Image*.assets.json")
+        _publish(endpoint, assembly, json.loads(assets.read_text())["files"], without)
+        (file,) = folder.glob("*Image*.template.json")
+        template = json.loads(file.read_text())
+        resources(template["Resources"])
+        return _created(endpoint, names.stack(environment, "Image"), template)
+
+    return act
+
+
+def _publish(endpoint, assembly: Path, files: dict[str, Any], without: str) -> None:
+    endpoint.client("ssm").put_parameter(
+        Name="/cdk-bootstrap/tandem/version", Value="33", Type="String", Overwrite=True
+    )
+    s3 = endpoint.client("s3")
+    for found in files.values():
+        (target,) = found["destinations"].values()
+        if found["source"]["packaging"] != "zip":
+            continue
+        if target["bucketName"] not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
+            s3.create_bucket(Bucket=target["bucketName"], CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+        folder, packed = assembly / Path(found["source"]["path"]).name, io.BytesIO()
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path in sorted(folder.rglob("*")):
+                if path.is_file() and path.relative_to(folder).as_posix() != without:
+                    archive.write(path, path.relative_to(folder))
+        s3.put_object(Bucket=target["bucketName"], Key=target["objectKey"], Body=packed.getvalue())
+
+
+def _created(endpoint, stack: str, template: dict[str, Any]) -> SimpleNamespace:
+    cloudformation = endpoint.client("cloudformation")
+    identity = cloudformation.create_stack(
+        StackName=stack, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"]
+    )["StackId"]
+    deadline = time.monotonic() + PATIENCE_S
+    status = "CREATE_IN_PROGRESS"
+    while status.endswith("IN_PROGRESS") and time.monotonic() < deadline:
+        time.sleep(0.1)
+        status = cloudformation.describe_stacks(StackName=identity)["Stacks"][0]["StackStatus"]
+    events = cloudformation.describe_stack_events(StackName=identity)["StackEvents"]
+    reasons = [each.get("ResourceStatusReason", "") for each in events if each["ResourceStatus"] == "CREATE_FAILED"]
+    return SimpleNamespace(name=stack, id=identity, status=status, reasons="\n".join(reasons))
+
+
+@pytest.fixture
+def gone(endpoint) -> Callable[[SimpleNamespace], None]:
+    """Delete the stack, and wait until it is gone."""
+
+    def act(stack: SimpleNamespace) -> None:
+        cloudformation = endpoint.client("cloudformation")
+        cloudformation.delete_stack(StackName=stack.name)
+        deadline = time.monotonic() + PATIENCE_S
+        while time.monotonic() < deadline:
+            status = cloudformation.describe_stacks(StackName=stack.id)["Stacks"][0]["StackStatus"]
+            if status == "DELETE_COMPLETE":
+                return
+            time.sleep(0.1)
+        raise TimeoutError(stack.name)
+
+    return act
+
+
+def log_events(endpoint, text: str) -> list[str]:
+    """Every line of the log that a message names."""
+    group = text.partition("log group ")[2].partition(",")[0]
+    stream = text.partition("stream ")[2].partition(":")[0]
+    events = endpoint.client("logs").get_log_events(logGroupName=group, logStreamName=stream)["events"]
+    return [event["message"] for event in events]
+
+
+def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_the_template_says(
+    endpoint, deploy_image, held, gone
+) -> None:
+    stack = deploy_image(WHOLE)
+    assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", "")
+
+    images = endpoint.client("ecr").describe_images(repositoryName=names.repository(WHOLE))["imageDetails"]
+    found = held(stack.name)
+    gone(stack)
+
+    assert [image["imageTags"] for image in images] == [[tools_image.tag()]]
+    assert {name: item.differs for name, item in found.items() if item.differs} == {}
+    assert found["Image"].held == ("ServiceToken", "Project", "Repository", "Tag")
+
+
+def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image, gone) -> None:
+    stack = deploy_image(WHOLE)
+    cloudformation = endpoint.client("cloudformation")
+    described = cloudformation.describe_stack_resource(StackName=stack.name, LogicalResourceId="Logs")
+    group = described["StackResourceDetail"]["PhysicalResourceId"]
+    gone(stack)
+
+    repositories = endpoint.client("ecr").describe_repositories()["repositories"]
+    groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix=group)["logGroups"]
+    assert names.repository(WHOLE) not in {each["repositoryName"] for each in repositories}
+    assert [each["logGroupName"] for each in groups] == [group]
+
+
+def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_still_there(
+    endpoint, deploy_image, gone
+) -> None:
+    stack = deploy_image(BROKEN)
+
+    lines = log_events(endpoint, stack.reasons)
+    gone(stack)
+
+    assert stack.status == "ROLLBACK_COMPLETE"
+    assert f"tandem-broken-tools:{tools_image.tag()} is not in the repository" in stack.reasons
+    assert "phase BUILD of the build ended FAILED" in stack.reasons
+    assert "https://console.aws.amazon.com/cloudwatch/home?region=us-east-2#logsV2" in stack.reasons
+    assert any("registry.invalid: no such host" in line for line in lines)
+
+
+def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, gone) -> None:
+    stack = deploy_image(WHOLE, without="images/tandem/requirements.txt")
+    gone(stack)
+
+    assert '"/images/tandem/requirements.txt": not found' in stack.reasons
+
+
+def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, gone) -> None:
+    def elsewhere(resources: Any) -> None:
+        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        project["Properties"]["Source"]["Location"] = "cdk-tandem-assets/none.zip"
+
+    stack = deploy_image(WHOLE, resources=elsewhere)
+    gone(stack)
+
+    assert "phase DOWNLOAD_SOURCE of the build ended FAILED (NoSuchKey" in stack.reasons
+
+
+def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, gone) -> None:
+    def renamed(resources: Any) -> None:
+        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        source = project["Properties"]["Source"]
+        source["BuildSpec"] = source["BuildSpec"].replace("- docker push", "- podman push")
+
+    stack = deploy_image(WHOLE, resources=renamed)
+    gone(stack)
+
+    assert "knows no command podman" in stack.reasons
+
+
+def test_a_function_that_may_not_ask_says_so(deploy_image, gone) -> None:
+    def unknown(resources: Any) -> None:
+        resources["Image"]["Properties"]["Repository"] = "another"
+
+    stack = deploy_image(WHOLE, resources=unknown)
+    gone(stack)
+
+    assert "RepositoryNotFoundException" in stack.reasons
+    assert "the function's log: group" in stack.reasons
+
+
+@pytest.mark.usefixtures("assembly")
+def test_the_image_of_an_unchanged_source_is_not_built_again(endpoint, deploy_image, gone) -> None:
+    stack = deploy_image(WHOLE)
+    codebuild, cloudformation = endpoint.client("codebuild"), endpoint.client("cloudformation")
+    before = codebuild.list_builds()["ids"]
+    template = cloudformation.get_template(StackName=stack.name)["TemplateBody"]
+    body = json.loads(template) if isinstance(template, str) else template
+    body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "899"  # an update of the resource, the same tag
+    cloudformation.update_stack(
+        StackName=stack.name, TemplateBody=json.dumps(body), Capabilities=["CAPABILITY_NAMED_IAM"]
+    )
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        status = cloudformation.describe_stacks(StackName=stack.id)["Stacks"][0]["StackStatus"]
+        if not status.endswith("IN_PROGRESS"):
+            break
+        time.sleep(0.1)
+    after = codebuild.list_builds()["ids"]
+    gone(stack)
+
+    assert (status, after) == ("UPDATE_COMPLETE", before)
