@@ -1,0 +1,34 @@
+"""What compilers left in a cache: finished graphs, and those that are not.
+
+Invariant: a cache that passes has a finished graph and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tandem.artifacts.driver import graphs
+
+UNPROVEN = "that a second server starts from this cache root without compiling is shown only by one that has"
+
+
+def failed_graphs(folder: Path) -> Iterator[str]:
+    """Yield one sentence per graph of a compiler's cache that failed.
+
+    A graph that is merely half is no fault of the artifact: the compiler may have met it again under another name.
+    """
+    for graph in graphs(folder):
+        if graph.state == "failed":
+            yield f"{graph.folder}: {graph.why}"
+
+
+def inspect_cache_root(folder: Path) -> Iterator[str]:
+    """Yield one sentence per fault of a native artifact: a vLLM cache root on local disk."""
+    states = {"finished": 0, "failed": 0, "half": 0}
+    for graph in graphs(folder):
+        states[graph.state] += 1
+        if graph.state != "finished":
+            yield f"{graph.folder}: a {graph.state} graph: {graph.why}"
+    if not states["finished"]:
+        yield f"{folder}: it holds no finished graph"

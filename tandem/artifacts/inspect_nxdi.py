@@ -1,0 +1,224 @@
+"""What NxD Inference compiled, held against the key it was compiled for.
+
+Invariant: an artifact that passes has a configuration that says the key's every setting, a whole graph file, and
+one whole weight file per rank; every difference is named, in the field's own words.
+
+The configuration is the runtime's own neuron_config.json: the target's settings below `neuron_config`, the draft's
+below `fused_spec_config.draft_config.neuron_config`, the model's own configuration beside them
+(aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/config.py, InferenceConfig.to_json_string).
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tandem.artifacts.fault import ArtifactError
+from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.names import MODELS_MOUNT
+
+CONFIG = "neuron_config.json"
+GRAPH = "model.pt"
+WEIGHTS = "weights"
+SIZES_APART = 0.25  # of the median: ranks of one model have the same tensors but for padding
+TEMPORARY = ("*.tmp", "*.part", "*.partial", "*.new", "tmp*", ".tmp*", "*.incomplete", "core.*")
+DRAFT = "fused_spec_config.draft_config.neuron_config"
+FUSED_MODES = frozenset({"fused", "eagle"})
+ABSENT = "(absent)"
+
+# what the settings of `tuning` are where the experiment leaves them to the runtime (NeuronConfig.__init__)
+TUNING_DEFAULTS: dict[str, object] = {
+    "fused_qkv": False,
+    "sequence_parallel_enabled": False,
+    "qkv_kernel_enabled": False,
+    "attn_kernel_enabled": None,
+    "mlp_kernel_enabled": False,
+    "cc_pipeline_tiling_factor": 2,
+    "context_encoding_buckets": None,
+    "token_generation_buckets": None,
+}
+
+
+def expected(key: ArtifactKey) -> dict[str, tuple[str, object]]:
+    """Return path in the configuration -> (field of the key, value) of all that must agree.
+
+    Args:
+        key: of an NxD Inference artifact.
+    """
+    speculates = key.mode in FUSED_MODES
+    target = {
+        **_shared(key),
+        "speculation_length": ("num_speculative_tokens", key.num_speculative_tokens),
+        "enable_fused_speculation": ("mode", speculates),
+        "enable_eagle_speculation": ("mode", key.mode == "eagle"),
+        "tp_degree": ("tensor_parallel_size", key.tensor_parallel_size),
+        "is_medusa": ("mode", False),
+    }
+    found = {f"neuron_config.{name}": pair for name, pair in target.items()}
+    if key.draft is None:
+        return {**found, "fused_spec_config": ("draft", None)}
+    draft = {
+        **_shared(key),
+        "speculation_length": ("mode", key.num_speculative_tokens if key.mode == "eagle" else 0),
+        "enable_fused_speculation": ("mode", False),
+        "is_eagle_draft": ("mode", key.mode == "eagle"),
+        "tp_degree": ("draft_tensor_parallel_size", key.draft_tensor_parallel_size),
+    }
+    return {**found, **{f"{DRAFT}.{name}": pair for name, pair in draft.items()}}
+
+
+def _shared(key: ArtifactKey) -> dict[str, tuple[str, object]]:
+    """Return what target and draft have in common, with what the loader of the server always sets."""
+    tuned = {
+        name: (f"tuning.{name}", TUNING_DEFAULTS.get(name) if value in (None, [], ()) else value)
+        for name, value in {**dict.fromkeys(TUNING_DEFAULTS), **key.tuning}.items()
+    }
+    told = {
+        name: (f"neuron_config.{name}", value)
+        for name, value in key.neuron_config.items()
+        if not name.startswith("enable_")  # speculation's own, which follow from the mode
+    }
+    sampling = {
+        f"on_device_sampling_config.{name}": (f"sampling.{name}", value) for name, value in key.sampling.items()
+    }
+    return {
+        **tuned,
+        **told,
+        **sampling,
+        "batch_size": ("max_num_seqs", key.max_num_seqs),
+        "tkg_batch_size": ("max_num_seqs", key.max_num_seqs),
+        "max_batch_size": ("max_num_seqs", key.max_num_seqs),
+        "ctx_batch_size": ("the server's loader", 1),
+        "seq_len": ("max_model_len", key.max_model_len),
+        "max_context_length": ("max_model_len", key.max_model_len),
+        "max_length": ("max_model_len", key.max_model_len),
+        "torch_dtype": ("dtype", key.dtype),
+        "logical_nc_config": ("logical_neuron_core", key.logical_neuron_core),
+        "async_mode": ("async_mode", key.async_mode),
+        "quantized": ("quantization", key.quantization is not None),
+        "kv_cache_quant": ("kv_cache_quantization", key.kv_cache_quantization is not None),
+        "is_prefix_caching": ("prefix_caching", key.prefix_caching),
+        "is_continuous_batching": ("the server's loader", True),
+        "enable_bucketing": ("the server's loader", True),
+        "padding_side": ("the server's loader", "right"),
+    }
+
+
+def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:
+    """Yield one sentence per setting in which a configuration is not what the key asks for."""
+    for path, (field, wanted) in expected(key).items():
+        there = _at(config, path)
+        if there != wanted or (isinstance(wanted, bool) and not isinstance(there, bool)):
+            yield f"{field}: artifact {_spoken(there)}, deployment {_spoken(wanted)} ({CONFIG} {path})"
+    for path, (field, there, asked) in _model_paths(config, key).items():
+        if there.startswith(f"{MODELS_MOUNT}/") and there.rstrip("/") != f"{MODELS_MOUNT}/{asked.replace('@', '/')}":
+            yield f"{field}: artifact {there}, deployment {asked} ({CONFIG} {path})"
+
+
+def config_notes(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:
+    """Yield what a configuration leaves open, in sentences: a model named by a path that says no revision."""
+    for field, there, asked in _model_paths(config, key).values():
+        if not there.startswith(f"{MODELS_MOUNT}/"):
+            yield f"that the {field} is {asked} is said by whoever brought it; the artifact names {there or 'none'}"
+
+
+def _model_paths(config: Mapping[str, Any], key: ArtifactKey) -> dict[str, tuple[str, str, str]]:
+    """Return path in the configuration -> (field of the key, the model's path there, what the key asks for)."""
+    asked = {"_name_or_path": ("target", key.target), "fused_spec_config.draft_model_path": ("draft", key.draft)}
+    there = {path: _at(config, path) for path in asked}
+    return {
+        path: (field, "" if there[path] in (ABSENT, None) else str(there[path]), model)
+        for path, (field, model) in asked.items()
+        if model
+    }
+
+
+def read_config(folder: Path) -> dict[str, Any] | str:
+    """Return the configuration, or why it cannot be read."""
+    path = folder / CONFIG
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))  # holds Infinity, which Python's JSON reads
+    except FileNotFoundError:
+        return f"{path}: it is missing"
+    except (OSError, ValueError) as error:
+        return f"{path}: it cannot be read ({error})"
+    return plain if isinstance(plain, dict) else f"{path}: it is no mapping"
+
+
+def inspect_nxdi(folder: Path, key: ArtifactKey) -> Iterator[str]:
+    """Yield one sentence per fault of an artifact on local disk.
+
+    Args:
+        folder: the compiled model's.
+        key: what it was compiled for.
+    """
+    config = read_config(folder)
+    if isinstance(config, str):
+        yield config
+    else:
+        yield from config_differences(config, key)
+    yield from _graph_faults(folder / GRAPH)
+    yield from _weight_faults(folder / WEIGHTS, key.tensor_parallel_size)
+    for path in sorted(folder.rglob("*")):
+        if any(path.match(pattern) for pattern in TEMPORARY):
+            yield f"{path}: a temporary file, as of a program that was ended while it wrote"
+        elif path.is_file() and not path.stat().st_size and path.name not in (CONFIG, GRAPH):
+            yield f"{path}: it is empty"
+
+
+def _graph_faults(path: Path) -> Iterator[str]:
+    """Yield what is wrong with the traced graph: torch.jit writes a zip whose directory comes last."""
+    if not path.is_file():
+        yield f"{path}: it is missing"
+        return
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            broken = archive.testzip()
+    except (zipfile.BadZipFile, OSError, EOFError) as error:
+        yield f"{path}: cut off or damaged ({error})"
+        return
+    if broken:
+        yield f"{path}: {broken} in it is damaged"
+    if not any(name.endswith("/data.pkl") for name in names):
+        yield f"{path}: it holds no TorchScript program (no data.pkl)"
+
+
+def _weight_faults(folder: Path, ranks: int) -> Iterator[str]:
+    asked = [f"tp{rank}_sharded_checkpoint.safetensors" for rank in range(ranks)]
+    there = {path.name: path for path in sorted(folder.glob("*")) if path.is_file()}
+    missing = [name for name in asked if name not in there]
+    if missing:
+        yield f"{folder / missing[0]}: it is missing ({len(missing)} of {ranks} ranks have no weights)"
+    for name in sorted(set(there) - set(asked)):
+        yield f"{there[name]}: no rank of {ranks} has this name"
+    sizes: dict[Path, int] = {}
+    for name in asked:
+        if name in there:
+            try:
+                sizes[there[name]] = read_tensor_file(there[name]).size
+            except ArtifactError as error:
+                yield f"{there[name]}: {error.what}"
+    middle = statistics.median(sizes.values()) if sizes else 0
+    for path, size in sizes.items():
+        if abs(size - middle) > SIZES_APART * middle:
+            yield f"{path}: {size} bytes, the ranks' median is {middle:.0f}"
+
+
+def _at(config: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a dotted path; a null on the way is one that is not there."""
+    here: Any = config
+    for step in path.split("."):
+        if not isinstance(here, Mapping) or step not in here:
+            return ABSENT
+        here = here[step]
+    return here
+
+
+def _spoken(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
