@@ -33,7 +33,7 @@ class BaseChart(cdk8s.Chart):
         manifest(self, _quota(namespace, experiment, catalogue))
         for account in (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT):
             manifest(self, _account(namespace, account))
-        for name, spec in policies(environment.serving.allowed_namespaces).items():
+        for name, spec in policies(environment).items():
             manifest(self, {
                 "apiVersion": "networking.k8s.io/v1",
                 "kind": "NetworkPolicy",

@@ -25,6 +25,10 @@ GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (m
 CLAIM = "neuron"
 # root stays, the Neuron images run as it; what root could do beyond the container goes
 SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+# names the containers that get neither token nor variables of the pod's role (amazon-eks-pod-identity-webhook README)
+SKIP_CREDENTIALS = "eks.amazonaws.com/skip-containers"
+SERVER, ADMIT = "vllm", "admit"
 TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
 MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT, "readOnly": True}
 STORED = {"name": "stored", "mountPath": names.STORED_MOUNT, "readOnly": True}
@@ -50,7 +54,7 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
         "terminationGracePeriodSeconds": GRACE_S,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "nodeSelector": {
-            "node.kubernetes.io/instance-type": environment.capacity.instance_type,
+            INSTANCE_TYPE: environment.capacity.instance_type,
             # set on a node by whoever raised it, for this variant: a waiting pod takes nobody else's node
             names.raise_label(variant): experiment.name,
         },
@@ -58,7 +62,7 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
         "resourceClaims": [claim(environment, experiment)],
         "initContainers": [_admit(environment, experiment, variant, catalogue, copied=copied)],
         "containers": [{
-            "name": "vllm",
+            "name": SERVER,
             "image": runtime_image(environment, experiment, catalogue),
             "command": list(command.command),
             "args": list(command.arguments),
@@ -118,7 +122,7 @@ def _admit(
     models = [catalogue.models[name] for name in named]
     compile_command = names.start_command(names.namespace(experiment), names.compile_job(key))
     step = Step(
-        name="admit",
+        name=ADMIT,
         arguments=[
             "admit", "--stored", names.STORED_MOUNT, "--models", names.MODELS_MOUNT, *model_options(models),
             "--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if copied else []),

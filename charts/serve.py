@@ -13,17 +13,20 @@ from constructs import Construct
 
 from charts.manifest import COMPONENT, NAME, PART_OF, labels, manifest, wave
 from charts.network import SERVER
-from charts.pod import pod
+from charts.pod import ADMIT, SKIP_CREDENTIALS, pod
+from charts.pod import SERVER as CONTAINER
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 
-WAVE = 3
+WAVE = 3  # with the CronJobs, which nothing waits for
 # The largest there is, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a
 # node for weeks, and that is no failed rollout (k8s.io/kubernetes deployment util, HasProgressDeadline).
 NO_DEADLINE_S = 2_147_483_647
 LABEL_CHARACTERS = 63
+# the reader's role is for Mountpoint, whose token the kubelet gives to the CSI driver; no container needs one
+WITHOUT_CREDENTIALS = {SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"}
 
 
 class ServeChart(cdk8s.Chart):
@@ -70,7 +73,10 @@ def _deployment(experiment: Experiment, variant: Variant, template: dict[str, An
             "revisionHistoryLimit": 3,
             "progressDeadlineSeconds": NO_DEADLINE_S,
             "selector": {"matchLabels": _selector(variant)},
-            "template": {"metadata": {"labels": _selector(variant) | PART_OF}, "spec": template},
+            "template": {
+                "metadata": {"labels": _selector(variant) | PART_OF, "annotations": WITHOUT_CREDENTIALS},
+                "spec": template,
+            },
         },
     }
 

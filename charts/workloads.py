@@ -11,17 +11,23 @@ import cdk8s
 
 from charts.base import BaseChart
 from charts.claims import ClaimsChart
+from charts.compile import CompileChart
 from charts.serve import ServeChart
+from charts.stage import StageChart
 from charts.storage import StorageChart
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-AnyChart = type[BaseChart] | type[ClaimsChart] | type[StorageChart] | type[ServeChart]
+AnyChart = (
+    type[BaseChart] | type[ClaimsChart] | type[StorageChart] | type[StageChart] | type[CompileChart] | type[ServeChart]
+)
 CHARTS: dict[str, AnyChart] = {
     "base": BaseChart,
     "claims": ClaimsChart,
     "storage": StorageChart,
+    "stage": StageChart,
+    "compile": CompileChart,
     "serve": ServeChart,
 }
 STAGES = tuple(CHARTS)

@@ -2,10 +2,10 @@
 
 Invariant: no sync ever touches the number of a server's pods, and a pending pod is no fault.
 
-The order of an experiment's objects is in their sync-wave annotations (base 0, claims 1, storage 2, serve 3),
-not in Applications that wait for each other, which Argo CD does only behind a feature flag. The cluster is
-named `in-cluster`: plain Argo CD knows that name, and the EKS capability lets its own cluster be registered
-under it (docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an
+The order of an experiment's objects is in their sync-wave annotations (base 0, claims 1, storage 2, and 3 for what
+runs), not in Applications that wait for each other, which Argo CD does only behind a feature flag. The cluster is
+named `in-cluster`: plain Argo CD knows that name, and the EKS capability lets its own cluster be registered under
+it (docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an
 `oci://` address need Argo CD 3.1.
 """
 
@@ -36,6 +36,7 @@ NAMESPACED_KINDS = [
     ("", "Service"),
     ("", "ServiceAccount"),
     ("apps", "Deployment"),
+    ("batch", "CronJob"),
     ("networking.k8s.io", "NetworkPolicy"),
     ("resource.k8s.io", "ResourceClaimTemplate"),
 ]

@@ -45,9 +45,8 @@ def stage_gib(model: Model) -> int:
 
 def largest_pair(experiment: Experiment, catalogue: Catalogue) -> tuple[Model, ...]:
     """Return the target and the largest draft of any variant: what the largest artifact is made of."""
-    names = {variant.draft for variant in experiment.all_variants() if variant.draft}
-    drafts = sorted((catalogue.models[name] for name in names), key=lambda model: (_gib(model), model.id))
-    return (catalogue.models[experiment.target], *drafts[-1:])
+    target, *drafts = (catalogue.models[name] for name in experiment.all_models())
+    return (target, *sorted(drafts, key=lambda model: (_gib(model), model.id))[-1:])
 
 
 def _gib(model: Model) -> int:

@@ -154,3 +154,8 @@ class Experiment(Record):
     def all_variants(self) -> tuple[Variant, ...]:
         """Return the written variants, then the swept ones."""
         return self.variants + (self.sweep.variants() if self.sweep else ())
+
+    def all_models(self) -> tuple[str, ...]:
+        """Return the ids of the target and of every draft, each once, the target first."""
+        drafts = (variant.draft for variant in self.all_variants() if variant.draft)
+        return tuple(dict.fromkeys([self.target, *drafts]))

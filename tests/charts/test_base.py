@@ -41,7 +41,8 @@ def admitted(
     return not bound or any(
         port in {(each["protocol"], each["port"]) for each in rule["ports"]}
         and any(
-            (selects(source["namespaceSelector"], space) if "namespaceSelector" in source else peer[0] == OWN)
+            "ipBlock" not in source  # of addresses outside the cluster
+            and (selects(source["namespaceSelector"], space) if "namespaceSelector" in source else peer[0] == OWN)
             and selects(source.get("podSelector", {}), peer[1])
             for source in rule[side]
         )

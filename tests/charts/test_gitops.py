@@ -150,7 +150,7 @@ def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) ->
         for stage, bodies in stages(environment, experiment).items()
     }
 
-    assert waves == {"base": {"0"}, "claims": {"1"}, "storage": {"2"}, "serve": {"3"}}
+    assert waves == {"base": {"0"}, "claims": {"1"}, "storage": {"2"}, "stage": {"3"}, "compile": {"3"}, "serve": {"3"}}
 
 
 def test_flux_applies_stage_after_stage() -> None:
@@ -162,7 +162,9 @@ def test_flux_applies_stage_after_stage() -> None:
         "dev-base": [],
         "dev-claims": ["dev-base"],
         "dev-storage": ["dev-claims"],
-        "dev-serve": ["dev-storage"],
+        "dev-stage": ["dev-storage"],
+        "dev-compile": ["dev-stage"],
+        "dev-serve": ["dev-compile"],
     }
 
 

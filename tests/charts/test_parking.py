@@ -19,7 +19,6 @@ from chart_cases import (
 )
 
 from tandem.spec import names
-from tandem.spec.variant_key import artifact_key
 
 Pod = dict[str, Any]
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
@@ -67,6 +66,23 @@ def pods(environment: str) -> dict[tuple[str, str], Pod]:
     }
 
 
+def compiles(environment: str, experiment: str) -> dict[str, Pod]:
+    """Every compile job's pod of one experiment."""
+    found = of_kind(stages(environment, experiment)["compile"], "CronJob")
+    return {name: body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for name, body in found.items()}
+
+
+def stagings(environment: str, experiment: str) -> list[Pod]:
+    found = of_kind(stages(environment, experiment)["stage"], "CronJob").values()
+    return [body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for body in found]
+
+
+def raised_to_compile(environment: str, experiment: str) -> Node:
+    label, value = names.compile_label(EXPERIMENTS[experiment])
+    kind = {"node.kubernetes.io/instance-type": ENVIRONMENTS[environment].capacity.instance_type}
+    return Node(labels=kind | {label: value}, taints=[TAINT])
+
+
 SERVERS = [
     pytest.param(environment, *server, id=f"{server[0]}-{server[1]}")
     for environment in ENVIRONMENTS
@@ -106,6 +122,59 @@ def test_without_the_raise_label_every_pod_would_take_the_node(environment: str)
     takers = [key for key, pod in bare.items() if fits(pod, raised(environment, *server))]
 
     assert takers == list(bare)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_compile_job_fits_the_node_raised_for_its_experiment(environment: str, experiment: str) -> None:
+    node = raised_to_compile(environment, experiment)
+
+    assert all(fits(pod, node) for pod in compiles(environment, experiment).values())
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_no_server_and_no_other_experiments_job_takes_that_node(environment: str, experiment: str) -> None:
+    node = raised_to_compile(environment, experiment)
+    others = [
+        pod
+        for other in ENVIRONMENTS[environment].experiments
+        if other != experiment
+        for pod in compiles(environment, other).values()
+    ]
+
+    assert not any(fits(pod, node) for pod in (*others, *pods(environment).values()))
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_no_compile_job_takes_a_servers_node(environment: str, experiment: str, variant: str) -> None:
+    node = raised(environment, experiment, variant)
+    jobs = [pod for hosted in ENVIRONMENTS[environment].experiments for pod in compiles(environment, hosted).values()]
+
+    assert not any(fits(pod, node) for pod in jobs)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_staging_runs_on_the_small_nodes_and_on_no_accelerator(environment: str, experiment: str) -> None:
+    nodes = [Node(labels={"workload": "system"}), raised_to_compile(environment, experiment)]
+
+    assert {(fits(pod, nodes[0]), fits(pod, nodes[1])) for pod in stagings(environment, experiment)} == {(True, False)}
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_compile_job_fits_its_instance(environment: str, experiment: str) -> None:
+    instance = CATALOGUE.instances.instances[ENVIRONMENTS[environment].capacity.instance_type]
+    asked = [
+        container["resources"]["requests"]
+        for pod in compiles(environment, experiment).values()
+        for container in (*pod["initContainers"], *pod["containers"])
+        if container["name"] == "compile"
+    ]
+    disk = (instance.nvme_gb.value or 0) * 10**9 // 2**30
+
+    assert all(int(each["cpu"]) * 1000 < (instance.allocatable_cpu_m.value or 0) for each in asked)
+    assert all(
+        int(each["memory"].removesuffix("Gi")) * 1024 < (instance.allocatable_memory_mib.value or 0) for each in asked
+    )
+    assert all(int(each["ephemeral-storage"].removesuffix("Gi")) < disk for each in asked)
 
 
 def test_both_arms_fit_the_node_raised_for_both() -> None:
@@ -170,18 +239,19 @@ def test_flux_waits_for_every_stage_but_serve() -> None:
         "dev-base": True,
         "dev-claims": True,
         "dev-storage": True,
+        "dev-stage": True,
+        "dev-compile": True,
         "dev-serve": False,
     }
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(environment: str, experiment: str) -> None:
-    spec = EXPERIMENTS[experiment]
-    claims = sum(len(pod["resourceClaims"]) for (name, _), pod in pods(environment).items() if name == experiment)
-    artifacts = {artifact_key(spec, variant, CATALOGUE).digest for variant in spec.all_variants()}
+    serving = [pod for (name, _), pod in pods(environment).items() if name == experiment]
+    claims = sum(len(pod["resourceClaims"]) for pod in (*serving, *compiles(environment, experiment).values()))
     quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
 
-    assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims + len(artifacts)
+    assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -203,5 +273,10 @@ def test_every_pod_claims_by_the_template_that_is_there(environment: str, experi
         if name == experiment
         for claim in pod["resourceClaims"]
     }
+    jobs = {
+        claim["resourceClaimTemplateName"]
+        for pod in compiles(environment, experiment).values()
+        for claim in pod["resourceClaims"]
+    }
 
-    assert asked == made
+    assert asked == jobs == made

@@ -44,13 +44,28 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
         begin = arguments.index("--speculative-config")
         del arguments[begin : begin + 2]
 
+    admission_without_speculation(left["spec"]["initContainers"][0], variant)
     assert left["metadata"]["labels"].pop("app.kubernetes.io/name") == variant.name
     assert left["spec"]["nodeSelector"].pop(names.raise_label(variant)) == experiment.name
     key = artifact_key(experiment, variant, CATALOGUE)
     text = json.dumps(left)
-    for own in (key.name, names.artifact_volume(experiment, key)):
+    for own in (names.compile_job(key), names.artifact_volume(experiment, key)):
         text = text.replace(own, "<artifact>")
     return json.loads(text)
+
+
+def admission_without_speculation(admit: dict[str, Any], variant: Variant) -> None:
+    """Take out of the admission the fields of the key that speculation is, and the draft's model."""
+    variables = {each["name"]: each for each in admit["env"]}
+    fields, commands = (json.loads(variables[name]["value"]) for name in ("TANDEM_ARTIFACT_KEY", "TANDEM_STAGE_JOBS"))
+    for field in ("mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size", "neuron_config"):
+        del fields[field]
+    if variant.draft:
+        draft = CATALOGUE.models[variant.draft].pinned()
+        del commands[draft]
+        at = admit["args"].index(draft)
+        del admit["args"][at - 1 : at + 1]
+    variables["TANDEM_ARTIFACT_KEY"]["value"], variables["TANDEM_STAGE_JOBS"]["value"] = fields, commands
 
 
 def paths(value: Any, at: str = "") -> dict[str, Any]:
@@ -89,8 +104,8 @@ def test_the_declared_differences_are_all_there(environment: str, experiment: st
     key, other_key = (artifact_key(EXPERIMENTS[experiment], variant, CATALOGUE) for variant in declared)
 
     assert (one != other, key.name != other_key.name) == (True, True)
-    assert key.name in json.dumps(found[first])
-    assert key.name not in json.dumps(found[second])
+    assert key.digest in json.dumps(found[first])
+    assert key.digest not in json.dumps(found[second])
 
 
 def memory(template: Template) -> None:
@@ -128,7 +143,16 @@ def tuning(template: Template) -> None:
     arguments[at] = json.dumps(json.loads(arguments[at]) | {"fused_qkv": True})
 
 
-@pytest.mark.parametrize("favour", [memory, sampling, variable, length, image, claim, tuning])
+def admitted(template: Template) -> None:
+    template["initContainers"][0]["args"].append("--copy")
+
+
+def other_key(template: Template) -> None:
+    (carried,) = (each for each in template["initContainers"][0]["env"] if each["name"] == "TANDEM_ARTIFACT_KEY")
+    carried["value"] = json.dumps(json.loads(carried["value"]) | {"max_model_len": 2048})
+
+
+@pytest.mark.parametrize("favour", [memory, sampling, variable, length, image, claim, tuning, admitted, other_key])
 def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     fair, experiment = serve.pod, EXPERIMENTS["post"]
 
@@ -167,7 +191,7 @@ NXDI = [pair for pair in PAIRS if EXPERIMENTS[str(pair.values[1])].runtime == "n
 NATIVE = [pair for pair in PAIRS if EXPERIMENTS[str(pair.values[1])].runtime == "native"]
 
 
-@pytest.mark.parametrize("setting", ["save_sharded_checkpoint", "async_mode"])
+@pytest.mark.parametrize("setting", ["save_sharded_checkpoint", "async_mode", "sequence_parallel_enabled"])
 @pytest.mark.parametrize(("environment", "experiment", "first", "second"), NXDI)
 def test_both_arms_say_the_same(environment: str, experiment: str, first: str, second: str, setting: str) -> None:
     one, other = (settings(environment, experiment, name) for name in (first, second))

@@ -1,0 +1,205 @@
+"""Compiling: one suspended CronJob for each artifact of an experiment, whichever variants share it.
+
+Invariant: the compiler sees the same devices, paths, models and settings that the server will, and writes to
+local disk only; what may write to the bucket is the tools image, before and after it.
+
+The containers run one after another: `fetch` looks whether the artifact is there, takes the lease and brings the
+models; `compile` is the runtime's own image, unmodified; `upload` verifies and stores. A failure of the last is
+retried by itself, with what was compiled still on disk.
+
+What the compiler could do with the account. A pod has one service account, so the role that writes artifacts/*
+belongs to the compile pod as a whole. The runtime's image is third-party code and gets none of it: the annotation
+below makes EKS leave that container without the token file and the variables that lead to the role
+(aws/amazon-eks-pod-identity-webhook pkg/handler, 2026; not seen on a cluster by us). Without a token the Pod
+Identity agent, which the pod's network policy must admit, hands out nothing. If a cluster did not honour the
+annotation, the compiler could write artifacts/* and read the bucket's models; no other prefix, no deletion.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import cdk8s
+from constructs import Construct
+
+from charts.jobs import Work, cron_job
+from charts.manifest import manifest
+from charts.network import COMPILE
+from charts.pod import (
+    CLAIM,
+    INSTANCE_TYPE,
+    SECURITY,
+    SHM_MOUNT,
+    SKIP_CREDENTIALS,
+    TOLERATION,
+    claim,
+    runtime_image,
+    shared_memory,
+)
+from charts.tools import (
+    WORK,
+    Spec,
+    Step,
+    container,
+    holder,
+    key_variable,
+    local_disk,
+    model_options,
+    stage_commands,
+    variable,
+)
+from tandem.spec import names
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.compiler import Compilation, compilation
+from tandem.spec.disk import WORK_GIB, artifact_gib, compile_gib, models_gib
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.model import Model
+from tandem.spec.variant_key import artifact_key
+
+TRANSFER_S = 3600  # for a node to start, the image to come, models to be fetched and the artifact to be uploaded
+RETRIES = 3  # the driver makes its own attempts inside each; these are for the transfers
+MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
+ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
+COMPILER = "compile"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact:
+    """One artifact to compile.
+
+    Args:
+        variants: those that load it; their compiles are one and the same.
+        models: the target, and the draft where there is one.
+    """
+
+    key: ArtifactKey
+    variants: tuple[Variant, ...]
+    models: tuple[Model, ...]
+
+
+class CompileChart(cdk8s.Chart):
+    """The CronJobs that compile an experiment's artifacts."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, disable_resource_name_hashes=True)
+        for artifact in artifacts(experiment, catalogue):
+            work = Work(
+                name=names.compile_job(artifact.key), namespace=names.namespace(experiment), component=COMPILE,
+                said={
+                    "tandem/artifact": artifact.key.name,
+                    "tandem/variants": ",".join(variant.name for variant in artifact.variants),
+                    "tandem/node-label": "=".join(names.compile_label(experiment)),
+                },
+                deadline_s=_deadline_s(experiment), retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: COMPILER},
+                pod=_pod(environment, experiment, artifact, catalogue),
+            )  # fmt: skip
+            manifest(self, cron_job(work))
+
+
+def artifacts(experiment: Experiment, catalogue: Catalogue) -> Iterable[Artifact]:
+    """Return the experiment's artifacts, each once, in the order of their first variant."""
+    by_key: dict[str, list[Variant]] = {}
+    for variant in experiment.all_variants():
+        by_key.setdefault(artifact_key(experiment, variant, catalogue).digest, []).append(variant)
+    for sharing in by_key.values():
+        first = sharing[0]
+        named = [experiment.target, *([first.draft] if first.draft else [])]
+        yield Artifact(
+            key=artifact_key(experiment, first, catalogue), variants=tuple(sharing),
+            models=tuple(catalogue.models[name] for name in named),
+        )  # fmt: skip
+
+
+def _deadline_s(experiment: Experiment) -> int:
+    return experiment.compile.deadline_hours * 3600 + TRANSFER_S
+
+
+def _pod(environment: Environment, experiment: Experiment, artifact: Artifact, catalogue: Catalogue) -> Spec:
+    how = compilation(experiment, artifact.variants[0], catalogue)
+    on_device = experiment.compile.where == "device"
+    label, value = names.compile_label(experiment)
+    return {
+        "serviceAccountName": names.COMPILE_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "OnFailure",
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "nodeSelector": {label: value, **({INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {})},
+        "tolerations": [TOLERATION],
+        **({"resourceClaims": [claim(environment, experiment)]} if on_device else {}),
+        "initContainers": [
+            container(environment, _fetch(environment, experiment, artifact)),
+            _compile(runtime_image(environment, experiment, catalogue), experiment, artifact, how),
+        ],
+        "containers": [container(environment, _upload(environment, artifact, how, experiment))],
+        "volumes": [
+            local_disk("models", models_gib(artifact.models)),
+            local_disk("artifact", artifact_gib(artifact.models)),
+            local_disk("work", WORK_GIB),
+            shared_memory(experiment),
+        ],
+    }
+
+
+def _fetch(environment: Environment, experiment: Experiment, artifact: Artifact) -> Step:
+    return Step(
+        name="fetch",
+        arguments=[
+            "fetch", "--bucket", names.bucket(environment), *model_options(artifact.models),
+            "--models", names.MODELS_MOUNT, "--work", names.WORK_MOUNT, "--lease-s", str(_deadline_s(experiment)),
+        ],
+        variables=[key_variable(artifact.key), *holder(), stage_commands(experiment, artifact.models)],
+        requests={"cpu": "2"},
+        mounts=[MODELS],
+    )  # fmt: skip
+
+
+def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compilation) -> Spec:
+    """Return the container of the runtime's own image: the driver, and behind it the runtime's own program."""
+    settings, serving = experiment.compile, experiment.serving
+    memory = f"{settings.memory_gib or serving.memory_gib}Gi"
+    disk = f"{compile_gib(artifact.models)}Gi"
+    claims = {"claims": [{"name": CLAIM}]} if settings.where == "device" else {}
+    return {
+        "name": COMPILER,
+        "image": image,
+        "command": ["python", f"{names.WORK_MOUNT}/driver.py"],
+        "args": [
+            "--skip-if", f"{names.WORK_MOUNT}/present", "--outcome", f"{names.WORK_MOUNT}/outcome.json",
+            "--output", names.ARTIFACT_FOLDER, "--cache", f"{names.WORK_MOUNT}/compiler-cache",
+            "--deadline-s", str(settings.deadline_hours * 3600), "--attempts", str(settings.attempts),
+            *(["--until-healthy", how.until_healthy] if how.until_healthy else []),
+            "--", *how.command, *how.arguments,
+        ],
+        "env": [variable(name, value) for name, value in how.environment.items()],
+        "resources": {
+            "requests": {"cpu": str(settings.cpu or serving.cpu), "memory": memory, "ephemeral-storage": disk},
+            "limits": {"memory": memory},
+            **claims,
+        },
+        "securityContext": SECURITY,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{**MODELS, "readOnly": True}, ARTIFACT, WORK, SHM_MOUNT],
+    }  # fmt: skip
+
+
+def _upload(environment: Environment, artifact: Artifact, how: Compilation, experiment: Experiment) -> Step:
+    return Step(
+        name="upload",
+        arguments=[
+            "upload", "--bucket", names.bucket(environment), "--artifact", names.ARTIFACT_FOLDER,
+            "--work", names.WORK_MOUNT,
+        ],
+        variables=[
+            key_variable(artifact.key), *holder(), variable("TANDEM_UNPROVEN", json.dumps(how.unproven)),
+            variable("TANDEM_COMPILED_ON", experiment.compile.where),
+        ],
+        requests={"cpu": "2"},
+        mounts=[ARTIFACT],
+    )  # fmt: skip

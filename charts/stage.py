@@ -1,0 +1,75 @@
+"""Staging: one suspended CronJob for each model snapshot of an experiment.
+
+Invariant: the pod satisfies the `restricted` Pod Security Standard and needs no accelerator; a token of the hub
+is named by its secret and never stands in a manifest.
+
+Two experiments that share a model have a CronJob each, in their own namespaces: who comes second finds the
+snapshot there and ends at once.
+"""
+
+from __future__ import annotations
+
+import cdk8s
+from constructs import Construct
+
+from charts.jobs import Work, cron_job
+from charts.manifest import manifest
+from charts.network import STAGE
+from charts.tools import Spec, Step, container, holder, local_disk, variable
+from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.disk import stage_gib
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.model import Model
+
+DEADLINE_S = 6 * 3600  # 65 GB at 5 MB/s take under 4 hours
+RETRIES = 6  # every retry goes on where the last one ended
+SYSTEM_NODES = {"workload": "system"}
+
+
+class StageChart(cdk8s.Chart):
+    """The CronJobs that stage an experiment's target and drafts."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, disable_resource_name_hashes=True)
+        for name in experiment.all_models():
+            model = catalogue.models[name]
+            work = Work(
+                name=names.stage_job(model), namespace=names.namespace(experiment), component=STAGE,
+                said={"tandem/model": model.pinned()}, deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={},
+                pod=_pod(environment, model),
+            )  # fmt: skip
+            manifest(self, cron_job(work))
+
+
+def _pod(environment: Environment, model: Model) -> Spec:
+    disk = stage_gib(model)
+    hub = environment.hub
+    step = Step(
+        name="stage",
+        arguments=[
+            "stage", "--bucket", names.bucket(environment), "--model", model.id,
+            "--revision", model.revision_or_main(), "--work", names.WORK_MOUNT,
+        ],
+        variables=[
+            *holder(),
+            *([variable("HF_ENDPOINT", hub.endpoint)] if hub.endpoint else []),
+            *([variable("TANDEM_HUB_TOKEN_SECRET", hub.token_secret)] if hub.token_secret else []),
+        ],
+        # the limit keeps cluster DNS alive, which runs on the same small nodes
+        requests={"cpu": "500m", "ephemeral-storage": f"{disk}Gi"},
+        limits={"cpu": "1"},
+    )  # fmt: skip
+    return {
+        "serviceAccountName": names.STAGE_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "OnFailure",
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "nodeSelector": SYSTEM_NODES,
+        "containers": [container(environment, step)],
+        "volumes": [local_disk("work", disk)],
+    }

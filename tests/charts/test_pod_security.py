@@ -1,0 +1,148 @@
+"""What Kubernetes' Pod Security Standards say to the pods, container by container."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from chart_cases import ENVIRONMENTS, HOSTED, objects
+
+from tandem.spec.tools_image import reference
+
+Spec = dict[str, Any]
+
+
+def pods(environment: str, experiment: str) -> Iterator[tuple[str, Spec]]:
+    for body in objects(environment, experiment):
+        inner = {"Deployment": ("template",), "CronJob": ("jobTemplate", "spec", "template")}.get(body["kind"])
+        if inner:
+            spec = body["spec"]
+            for key in inner:
+                spec = spec[key]
+            yield body["metadata"]["name"], spec["spec"]
+
+
+def containers(pod: Spec) -> list[Spec]:
+    return pod.get("initContainers", []) + pod["containers"]
+
+
+def baseline(pod: Spec) -> list[str]:
+    """What the standard's baseline level refuses of a pod.
+
+    Source: kubernetes.io docs/concepts/security/pod-security-standards, Baseline; sysctls, SELinux, AppArmor, /proc
+    and Windows are told by no pod of ours and refused wherever one would appear.
+    """
+    found = [key for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
+    found += [f"hostPath {volume['name']}" for volume in pod["volumes"] if "hostPath" in volume]
+    found += [key for key in pod.get("securityContext", {}) if key not in {"seccompProfile", "runAsNonRoot"}]
+    for each in containers(pod):
+        context = each["securityContext"]
+        found += [f"{each['name']} {key}" for key in ("privileged", "procMount", "seLinuxOptions") if key in context]
+        found += [f"{each['name']} adds {name}" for name in context.get("capabilities", {}).get("add", [])]
+        found += [f"{each['name']} hostPort" for port in each.get("ports", []) if "hostPort" in port]
+    return found
+
+
+def restricted(pod: Spec, container: Spec) -> list[str]:
+    """What the restricted level refuses of one container, beyond the baseline (same source, Restricted)."""
+    allowed = {
+        "configMap",
+        "csi",
+        "downwardAPI",
+        "emptyDir",
+        "ephemeral",
+        "persistentVolumeClaim",
+        "projected",
+        "secret",
+    }
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    whole, own = pod.get("securityContext", {}), container["securityContext"]
+    found = [v["name"] for v in pod["volumes"] if v["name"] in mounted and not allowed & set(v)]
+    found += ["escalation"] if own.get("allowPrivilegeEscalation") is not False else []
+    found += ["runs as root"] if (own | whole).get("runAsNonRoot") is not True or own.get("runAsUser") == 0 else []
+    profile = own.get("seccompProfile", whole.get("seccompProfile", {})).get("type")
+    found += ["seccomp"] if profile not in {"RuntimeDefault", "Localhost"} else []
+    found += ["capabilities"] if own.get("capabilities", {}).get("drop") != ["ALL"] else []
+    return found
+
+
+PODS = [
+    pytest.param(environment, spec, id=f"{experiment}-{name}")
+    for environment, experiment in HOSTED
+    for name, spec in pods(environment, experiment)
+]
+TOOLS = [
+    pytest.param(spec, each, id=f"{experiment}-{name}-{each['name']}")
+    for environment, experiment in HOSTED
+    for name, spec in pods(environment, experiment)
+    for each in containers(spec)
+    if each["image"] == reference(ENVIRONMENTS[environment])
+]
+BARE = [pytest.param(param.values[1], id=param.id) for param in PODS]
+STAGES = [param for param in BARE if "-stage-" in str(param.id)]
+
+
+@pytest.mark.parametrize("spec", BARE)
+def test_a_pod_is_admitted_to_a_namespace_of_the_baseline(spec: Spec) -> None:
+    assert baseline(spec) == []
+
+
+@pytest.mark.parametrize(("spec", "container"), TOOLS)
+def test_a_container_of_the_tools_image_is_restricted(spec: Spec, container: Spec) -> None:
+    assert restricted(spec, container) == []
+
+
+@pytest.mark.parametrize("spec", STAGES)
+def test_a_staging_pod_is_restricted_as_a_whole(spec: Spec) -> None:
+    assert [restricted(spec, each) for each in containers(spec)] == [[]]
+
+
+def test_a_container_of_the_tools_image_writes_to_its_mounts_only() -> None:
+    contexts = [param.values[1]["securityContext"] for param in TOOLS]  # type: ignore[index]
+
+    assert {context["readOnlyRootFilesystem"] for context in contexts} == {True}
+
+
+@pytest.mark.parametrize(("environment", "spec"), PODS)
+def test_the_runtimes_own_image_runs_as_root_that_may_nothing(environment: str, spec: Spec) -> None:
+    own = [each for each in containers(spec) if each["image"] != reference(ENVIRONMENTS[environment])]
+
+    assert all(
+        each["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        for each in own
+    )
+
+
+@pytest.mark.parametrize("spec", BARE)
+def test_no_pod_is_handed_a_token_of_the_kubernetes_api(spec: Spec) -> None:
+    assert spec["automountServiceAccountToken"] is False
+
+
+def spoil(where: str, **update: Any) -> Spec:
+    spec = copy.deepcopy(
+        next(spec for _, spec in pods("post-us-east-2", "post") if spec["containers"][0]["name"] == "stage")
+    )
+    place = spec if where == "pod" else spec["containers"][0]["securityContext"]
+    place.update(update)
+    return spec
+
+
+@pytest.mark.parametrize(
+    "update",
+    [
+        {"runAsNonRoot": False}, {"runAsUser": 0}, {"allowPrivilegeEscalation": True}, {"capabilities": {}},
+        {"seccompProfile": {"type": "Unconfined"}},
+    ],
+    ids=lambda update: next(iter(update)),
+)  # fmt: skip
+def test_a_loosened_container_is_found(update: Spec) -> None:
+    spec = spoil("container", **update)
+
+    assert restricted(spec, spec["containers"][0]) != []
+
+
+@pytest.mark.parametrize("update", [{"hostNetwork": True}, {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}])
+def test_a_pod_of_the_host_is_found(update: Spec) -> None:
+    assert baseline(spoil("pod", **update)) != []

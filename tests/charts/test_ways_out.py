@@ -1,0 +1,110 @@
+"""Which addresses a pod of each kind may call: staging the hub and AWS, compiling S3, servers nothing."""
+
+from __future__ import annotations
+
+from ipaddress import ip_address, ip_network
+from typing import Any
+
+import pytest
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, of_kind, stages
+
+from charts import workloads
+from tandem.spec.environment import Environment, ExistingNetwork, Hub, Subnet
+
+HOME = ENVIRONMENTS["post-us-east-2"]
+AGENT = ("169.254.170.23", 80)
+METADATA = ("169.254.169.254", 80)
+PUBLIC = ("52.219.80.1", 443)  # S3 and a public hub answer from such addresses
+VPC_ENDPOINT = ("10.42.3.4", 443)
+API_SERVER = ("172.20.0.1", 443)
+PEERED = ("192.168.7.7", 443)
+
+EXISTING = ExistingNetwork(
+    kind="existing", vpc_id="vpc-0123456789abcdef0", cidr="10.42.0.0/16",
+    subnets=tuple(Subnet(id=f"subnet-{n}0000000", zone=f"use2-az{n}") for n in (1, 2, 3)),
+)  # fmt: skip
+
+
+def policies(environment: Environment = HOME) -> list[dict[str, Any]]:
+    made = workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
+    return [body["spec"] for body in of_kind(made, "NetworkPolicy").values()]
+
+
+def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) -> bool:
+    """Whether the policies let a pod of a component send TCP to an address outside the cluster.
+
+    Source: kubernetes.io docs/concepts/services-networking/network-policies, ipBlock.
+    """
+    labels = {"app.kubernetes.io/component": component}
+    address, port = ip_address(to[0]), {"protocol": "TCP", "port": to[1]}
+    return any(
+        port in rule["ports"]
+        and address in ip_network(block["cidr"])
+        and not any(address in ip_network(hole) for hole in block.get("except", []))
+        for spec in specs
+        if spec["podSelector"].get("matchLabels", {}).items() <= labels.items() and "Egress" in spec["policyTypes"]
+        for rule in spec.get("egress", [])
+        for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer)
+    )
+
+
+@pytest.mark.parametrize(
+    ("component", "to", "expected"),
+    [
+        pytest.param("stage", AGENT, True, id="stage-agent"),
+        pytest.param("stage", PUBLIC, True, id="stage-hub-and-s3"),
+        pytest.param("stage", VPC_ENDPOINT, True, id="stage-secrets-manager-in-the-vpc"),
+        pytest.param("stage", (PUBLIC[0], 80), False, id="stage-plain-http"),
+        pytest.param("stage", METADATA, False, id="stage-metadata"),
+        pytest.param("stage", (METADATA[0], 443), False, id="stage-link-local-https"),
+        pytest.param("compile", AGENT, True, id="compile-agent"),
+        pytest.param("compile", PUBLIC, True, id="compile-s3"),
+        pytest.param("compile", VPC_ENDPOINT, False, id="compile-endpoints-of-the-vpc"),
+        pytest.param("compile", API_SERVER, False, id="compile-kubernetes-api"),
+        pytest.param("compile", PEERED, False, id="compile-peered-network"),
+        pytest.param("compile", METADATA, False, id="compile-metadata"),
+        pytest.param("compile", (PUBLIC[0], 8443), False, id="compile-another-port"),
+        pytest.param("server", AGENT, False, id="server-agent"),
+        pytest.param("server", PUBLIC, False, id="server-anywhere"),
+        pytest.param("bench", PUBLIC, False, id="bench-anywhere"),
+    ],
+)
+def test_who_calls_whom(component: str, to: tuple[str, int], *, expected: bool) -> None:
+    assert reaches(policies(), component, to) is expected
+
+
+@pytest.mark.parametrize(("port", "expected"), [(443, True), (8443, True), (8080, False)])
+def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: bool) -> None:
+    own = HOME.model_copy(update={"hub": Hub(endpoint="https://hub.acme.dev:8443", token_secret=None)})
+
+    assert reaches(policies(own), "stage", ("10.9.9.9", port)) is expected
+
+
+def test_a_hubs_port_is_not_the_compile_pods() -> None:
+    own = HOME.model_copy(update={"hub": Hub(endpoint="https://hub.acme.dev:8443", token_secret=None)})
+
+    assert not reaches(policies(own), "compile", (PUBLIC[0], 8443))
+
+
+def test_in_an_existing_network_s3_may_be_at_a_private_address() -> None:
+    assert reaches(policies(HOME.model_copy(update={"network": EXISTING})), "compile", VPC_ENDPOINT)
+
+
+@pytest.mark.parametrize("component", ["stage", "compile"])
+def test_nobody_calls_a_job(component: str) -> None:
+    labels = {"app.kubernetes.io/component": component}
+    inward = [
+        spec
+        for spec in policies()
+        if spec["podSelector"].get("matchLabels", {}).items() <= labels.items() and spec.get("ingress")
+    ]
+
+    assert inward == []
+
+
+@pytest.mark.parametrize(("chart", "component"), [("stage", "stage"), ("compile", "compile"), ("serve", "server")])
+def test_a_pod_wears_the_label_that_its_policy_selects(chart: str, component: str) -> None:
+    bodies = stages("post-us-east-2", "post")[chart]
+    specs = [body["spec"].get("jobTemplate", body)["spec"] for body in bodies if body["kind"] != "Service"]
+
+    assert {spec["template"]["metadata"]["labels"]["app.kubernetes.io/component"] for spec in specs} == {component}
