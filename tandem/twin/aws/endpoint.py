@@ -50,13 +50,16 @@ class Endpoint:
     Args:
         account: the twelve digits that clients use as access key id; MiniStack takes them as the account.
         port: 0 takes a free one.
-        state_dir: where state survives a restart; without it all is gone at the stop.
+        state_dir: where state and objects survive a restart; without it all is in memory and gone at the stop.
+        enforce: whether policies bind. The account itself (`client`, `client_environment`) may do all; whoever else
+            is made by `tandem.twin.aws.principal`.
     """
 
     account: str = "000000000000"
     region: str = "us-east-2"
     port: int = 0
     state_dir: pathlib.Path | None = None
+    enforce: bool = False
     environment_dir: pathlib.Path = ENVIRONMENT
     say: Callable[[str], None] = print
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
@@ -107,10 +110,10 @@ class Endpoint:
         """Nothing of the caller's AWS settings reaches the endpoint or the Lambdas that it runs."""
         assert self._work is not None
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME") if name in os.environ}
-        persistence = {"PERSIST_STATE": "1", "STATE_DIR": str(self.state_dir)} if self.state_dir else {}
         return {
             **kept,
-            **persistence,
+            **self._persistence(),
+            "AUTH": str(self.enforce).lower(),
             "GATEWAY_PORT": str(self.port),
             "BIND_HOST": HOST,
             "MINISTACK_HOST": HOST,
@@ -120,6 +123,13 @@ class Endpoint:
             "TMPDIR": str(self._work),
             WORK: str(self._work),
         }
+
+    def _persistence(self) -> dict[str, str]:
+        if self.state_dir is None:
+            return {}
+        objects = self.state_dir / "objects"
+        state = {"PERSIST_STATE": "1", "STATE_DIR": str(self.state_dir)}
+        return {**state, "S3_PERSIST": "1", "S3_DATA_DIR": str(objects)}
 
     def _await(self) -> None:
         assert self._process is not None

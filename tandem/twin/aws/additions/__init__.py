@@ -6,8 +6,23 @@ launcher refuses to start where one is missing: a version that moved them must n
 
 from __future__ import annotations
 
-from . import adoption, bucket, builds, eks_api, eks_types, functions, launch_template, network, recorded, registry
+from . import (
+    adoption,
+    bucket,
+    builds,
+    eks_api,
+    eks_types,
+    functions,
+    launch_template,
+    network,
+    recorded,
+    registry,
+    s3_parts,
+    s3_refusals,
+    s3_store,
+)
 
 MODULES = (
-    adoption, network, launch_template, bucket, functions, eks_api, eks_types, registry, builds, recorded
+    adoption, network, launch_template, bucket, s3_refusals, s3_parts, s3_store, functions, eks_api, eks_types,
+    registry, builds, recorded,
 )  # fmt: skip

@@ -1,0 +1,345 @@
+"""Uploads, conditions and refusals of S3 on the local endpoint, seen through boto3.
+
+What the additions bring and what MiniStack has by itself stand together: programs rely on both.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import uuid
+from types import SimpleNamespace
+
+import pytest
+from botocore.exceptions import ClientError
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+LEAST = 5 * 1024 * 1024
+LARGE = os.urandom(LEAST)
+SMALL = b"the end"
+
+
+def sha256(content):
+    return base64.b64encode(hashlib.sha256(content).digest()).decode()
+
+
+@pytest.fixture(scope="module")
+def s3(endpoint):
+    return endpoint.client("s3")
+
+
+@pytest.fixture(scope="module")
+def bucket(s3):
+    name = f"parts-{uuid.uuid4().hex[:8]}"
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    return name
+
+
+@pytest.fixture
+def key():
+    return f"some/{uuid.uuid4().hex}"
+
+
+@pytest.fixture
+def begin(s3, bucket):
+    """An upload in parts, each with its checksum."""
+
+    def act(key, *contents, **more):
+        upload = {"Bucket": bucket, "Key": key, "UploadId": s3.create_multipart_upload(
+            Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256", **more)["UploadId"]}  # fmt: skip
+        parts = []
+        for number, content in enumerate(contents, 1):
+            said = s3.upload_part(**upload, PartNumber=number, Body=content, ChecksumSHA256=sha256(content))
+            parts.append({"PartNumber": number, "ETag": said["ETag"], "ChecksumSHA256": said["ChecksumSHA256"]})
+        return SimpleNamespace(upload=upload, parts=parts)
+
+    return act
+
+
+@pytest.fixture
+def complete(s3):
+    def act(begun, parts=None, **more):
+        return s3.complete_multipart_upload(
+            **begun.upload, MultipartUpload={"Parts": begun.parts if parts is None else parts}, **more
+        )
+
+    return act
+
+
+def test_a_put_that_may_not_overwrite_does_so_once(s3, bucket, key, refusal):
+    s3.put_object(Bucket=bucket, Key=key, Body=b"first", IfNoneMatch="*")
+
+    assert refusal(s3.put_object, Bucket=bucket, Key=key, Body=b"second", IfNoneMatch="*") == "PreconditionFailed"
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == b"first"
+
+
+def test_a_put_over_what_was_read_overwrites_that_only(s3, bucket, key, refusal):
+    read = s3.put_object(Bucket=bucket, Key=key, Body=b"first")["ETag"]
+    s3.put_object(Bucket=bucket, Key=key, Body=b"second", IfMatch=read)
+
+    assert refusal(s3.put_object, Bucket=bucket, Key=key, Body=b"third", IfMatch=read) == "PreconditionFailed"
+
+
+def test_a_put_over_what_was_read_needs_something_there(s3, bucket, key, refusal):
+    assert refusal(s3.put_object, Bucket=bucket, Key=key, Body=b"x", IfMatch='"e"') == "NoSuchKey"
+
+
+def test_a_copy_that_may_not_overwrite_does_so_once(s3, bucket, key, refusal):
+    s3.put_object(Bucket=bucket, Key=key, Body=b"x")
+    copy = {"Bucket": bucket, "Key": f"{key}-copy", "CopySource": f"{bucket}/{key}", "IfNoneMatch": "*"}
+    s3.copy_object(**copy)
+
+    assert refusal(s3.copy_object, **copy) == "PreconditionFailed"
+
+
+def test_an_object_that_was_deleted_may_be_written_anew(s3, bucket, key):
+    s3.put_object(Bucket=bucket, Key=key, Body=b"x", IfNoneMatch="*")
+    s3.delete_object(Bucket=bucket, Key=key)
+
+    assert s3.put_object(Bucket=bucket, Key=key, Body=b"y", IfNoneMatch="*")["ETag"]
+
+
+def test_the_completion_of_an_upload_may_not_overwrite(s3, bucket, key, begin, complete):
+    s3.put_object(Bucket=bucket, Key=key, Body=b"first")
+    begun = begin(key, SMALL)
+
+    with pytest.raises(ClientError) as refused:
+        complete(begun, IfNoneMatch="*")
+    assert refused.value.response["ResponseMetadata"]["HTTPStatusCode"] == 412
+    assert s3.list_parts(**begun.upload)["Parts"]
+
+
+def test_the_completion_of_an_upload_overwrites_only_what_was_read(s3, bucket, key, begin, complete):
+    etag = s3.put_object(Bucket=bucket, Key=key, Body=b"first")["ETag"]
+    with pytest.raises(ClientError):
+        complete(begin(key, SMALL), IfMatch='"other"')
+    complete(begin(key, SMALL), IfMatch=etag)
+
+    assert s3.get_object(Bucket=bucket, Key=key)["Body"].read() == SMALL
+
+
+def test_parts_are_listed_with_their_checksum_and_its_kind(s3, key, begin):
+    listed = s3.list_parts(**begin(key, LARGE, SMALL).upload)
+
+    assert [(part["PartNumber"], part["Size"], part["ChecksumSHA256"]) for part in listed["Parts"]] == [
+        (1, len(LARGE), sha256(LARGE)), (2, len(SMALL), sha256(SMALL)),
+    ]  # fmt: skip
+    assert (listed["ChecksumAlgorithm"], listed["ChecksumType"]) == ("SHA256", "COMPOSITE")
+
+
+def test_parts_are_listed_page_by_page(s3, key, begin):
+    begun = begin(key, SMALL, SMALL, SMALL)
+    pages = s3.get_paginator("list_parts").paginate(**begun.upload, PaginationConfig={"PageSize": 2})
+
+    assert [[part["PartNumber"] for part in page["Parts"]] for page in pages] == [[1, 2], [3]]
+
+
+def test_a_part_sent_again_replaces_itself(s3, key, begin):
+    begun = begin(key, SMALL)
+    s3.upload_part(**begun.upload, PartNumber=1, Body=b"other", ChecksumSHA256=sha256(b"other"))
+
+    assert [part["Size"] for part in s3.list_parts(**begun.upload)["Parts"]] == [5]
+
+
+def test_a_part_that_is_not_what_its_checksum_says_is_refused(s3, key, begin, refusal):
+    begun = begin(key)
+    code = refusal(s3.upload_part, **begun.upload, PartNumber=1, Body=SMALL, ChecksumSHA256=sha256(b"other"))
+
+    assert (code, s3.list_parts(**begun.upload).get("Parts")) == ("BadDigest", None)
+
+
+def test_an_object_that_is_not_what_its_checksum_says_is_refused(s3, bucket, key, refusal):
+    assert refusal(s3.put_object, Bucket=bucket, Key=key, Body=SMALL, ChecksumSHA256=sha256(b"other")) == "BadDigest"
+
+
+def test_a_part_needs_the_checksum_that_its_upload_was_begun_with(s3, key, begin, refusal):
+    assert refusal(s3.upload_part, **begin(key).upload, PartNumber=1, Body=SMALL,
+                   ChecksumAlgorithm="CRC32") == "InvalidRequest"  # fmt: skip
+
+
+def test_the_completion_needs_the_checksum_of_every_part(key, begin, complete, refusal):
+    begun = begin(key, LARGE, SMALL)
+    without = [begun.parts[0], {name: begun.parts[1][name] for name in ("PartNumber", "ETag")}]
+
+    assert refusal(complete, begun=begun, parts=without) == "InvalidRequest"
+
+
+def test_the_completion_names_the_checksums_that_the_parts_have(key, begin, complete, refusal):
+    begun = begin(key, SMALL)
+
+    assert refusal(complete, begun=begun, parts=[{**begun.parts[0], "ChecksumSHA256": sha256(b"o")}]) == "InvalidPart"
+
+
+def test_a_part_that_is_not_the_last_has_a_least_size(key, begin, complete, refusal):
+    assert refusal(complete, begun=begin(key, LARGE[1:], SMALL)) == "EntityTooSmall"
+
+
+def test_the_last_part_may_be_of_any_size(s3, bucket, key, begin, complete):
+    complete(begin(key, LARGE, b"x"))
+
+    assert s3.head_object(Bucket=bucket, Key=key)["ContentLength"] == LEAST + 1
+
+
+def test_parts_are_named_in_their_order(key, begin, complete, refusal):
+    begun = begin(key, LARGE, LARGE)
+
+    assert refusal(complete, begun=begun, parts=begun.parts[::-1]) == "InvalidPartOrder"
+
+
+def test_a_part_that_was_never_sent_is_missed(key, begin, complete, refusal):
+    begun = begin(key, LARGE)
+
+    assert refusal(complete, begun=begun, parts=[*begun.parts, {**begun.parts[0], "PartNumber": 2}]) == "InvalidPart"
+
+
+def test_an_upload_without_parts_is_no_object(key, begin, complete, refusal):
+    assert refusal(complete, begun=begin(key), parts=[]) == "MalformedXML"
+
+
+def test_a_whole_object_has_the_checksum_of_its_parts(s3, bucket, key, begin, complete):
+    said = complete(begin(key, LARGE, SMALL))
+    digests = b"".join(hashlib.sha256(content).digest() for content in (LARGE, SMALL))
+    head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    got = s3.get_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+
+    assert {said["ChecksumSHA256"], head["ChecksumSHA256"], got["ChecksumSHA256"]} == {f"{sha256(digests)}-2"}
+    assert head["ChecksumType"] == "COMPOSITE"
+    assert got["Body"].read() == LARGE + SMALL
+
+
+def test_a_put_answers_the_checksum_and_a_head_tells_it_to_who_asks(s3, bucket, key):
+    said = s3.put_object(Bucket=bucket, Key=key, Body=SMALL, ChecksumAlgorithm="SHA256")
+
+    asked = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
+    assert {said["ChecksumSHA256"], asked["ChecksumSHA256"]} == {sha256(SMALL)}
+    assert "ChecksumSHA256" not in s3.head_object(Bucket=bucket, Key=key)
+
+
+def test_an_object_of_parts_has_its_metadata_and_type(s3, bucket, key, begin, complete):
+    complete(begin(key, SMALL, Metadata={"sha256": "abc"}, ContentType="text/plain"))
+    head = s3.head_object(Bucket=bucket, Key=key)
+
+    assert (head["Metadata"], head["ContentType"]) == ({"sha256": "abc"}, "text/plain")
+
+
+def test_uploads_under_way_are_listed_by_prefix(s3, bucket, key, begin):
+    begun = [begin(f"{key}/{name}").upload["UploadId"] for name in ("a", "b")]
+    begin(f"other-{key}")
+    found = s3.list_multipart_uploads(Bucket=bucket, Prefix=f"{key}/")["Uploads"]
+
+    assert [(one["Key"], one["UploadId"]) for one in found] == [(f"{key}/a", begun[0]), (f"{key}/b", begun[1])]
+
+
+def test_uploads_under_way_are_listed_page_by_page(s3, bucket, key, begin):
+    for name in ("a", "b", "c"):
+        begin(f"{key}/{name}")
+    pages = s3.get_paginator("list_multipart_uploads").paginate(
+        Bucket=bucket, Prefix=f"{key}/", PaginationConfig={"PageSize": 2}
+    )
+
+    assert [[one["Key"][-1] for one in page["Uploads"]] for page in pages] == [["a", "b"], ["c"]]
+
+
+def test_an_aborted_upload_is_gone(s3, bucket, key, begin, refusal):
+    begun = begin(key, SMALL)
+    s3.abort_multipart_upload(**begun.upload)
+
+    assert refusal(s3.list_parts, **begun.upload) == "NoSuchUpload"
+    assert s3.list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads") is None
+
+
+@pytest.mark.parametrize("act", ["upload_part", "list_parts", "complete_multipart_upload", "abort_multipart_upload"])
+def test_an_upload_that_is_not_there_is_none(s3, bucket, key, refusal, act):
+    more = {
+        "upload_part": {"PartNumber": 1, "Body": b"x"},
+        "complete_multipart_upload": {"MultipartUpload": {"Parts": [{"PartNumber": 1, "ETag": "e"}]}},
+    }.get(act, {})
+
+    assert refusal(getattr(s3, act), Bucket=bucket, Key=key, UploadId="none", **more) == "NoSuchUpload"
+
+
+def test_a_completed_upload_can_be_completed_again(s3, key, begin, complete, refusal):
+    begun = begin(key, SMALL)
+
+    assert complete(begun, IfNoneMatch="*")["ETag"] == complete(begun, IfNoneMatch="*")["ETag"]
+    assert refusal(s3.list_parts, **begun.upload) == "NoSuchUpload"
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"), [("bytes=2-3", b"e "), ("bytes=4-", b"end"), ("bytes=-2", b"nd"), ("bytes=5-99", b"nd")]
+)
+def test_a_range_of_an_object_is_read(s3, bucket, key, asked, said):
+    s3.put_object(Bucket=bucket, Key=key, Body=SMALL)
+    got = s3.get_object(Bucket=bucket, Key=key, Range=asked)
+
+    assert (got["Body"].read(), got["ContentRange"].partition("/")[2]) == (said, str(len(SMALL)))
+
+
+def test_a_range_behind_the_end_is_refused(s3, bucket, key, refusal):
+    s3.put_object(Bucket=bucket, Key=key, Body=SMALL)
+
+    assert refusal(s3.get_object, Bucket=bucket, Key=key, Range="bytes=99-") == "InvalidRange"
+
+
+def test_an_object_that_changed_since_it_was_seen_is_not_read(s3, bucket, key, refusal):
+    etag = s3.put_object(Bucket=bucket, Key=key, Body=b"a")["ETag"]
+    s3.put_object(Bucket=bucket, Key=key, Body=b"b")
+
+    assert refusal(s3.get_object, Bucket=bucket, Key=key, IfMatch=etag) == "PreconditionFailed"
+
+
+def test_a_version_outlives_what_overwrites_it(s3, key):
+    name = f"versions-{uuid.uuid4().hex[:8]}"
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    s3.put_bucket_versioning(Bucket=name, VersioningConfiguration={"Status": "Enabled"})
+    first = s3.put_object(Bucket=name, Key=key, Body=b"first")["VersionId"]
+    s3.put_object(Bucket=name, Key=key, Body=b"second")
+
+    assert s3.get_object(Bucket=name, Key=key, VersionId=first)["Body"].read() == b"first"
+    assert len(s3.list_object_versions(Bucket=name)["Versions"]) == 2
+
+
+@pytest.mark.parametrize("begins", ["put_object", "create_multipart_upload"])
+def test_a_key_of_kms_that_is_not_there_encrypts_nothing(s3, bucket, key, refusal, begins):
+    said = "arn:aws:kms:us-east-2:222233334444:key/00000000-0000-0000-0000-000000000000"
+    encrypted = {"ServerSideEncryption": "aws:kms", "SSEKMSKeyId": said}
+
+    assert refusal(getattr(s3, begins), Bucket=bucket, Key=key, **encrypted) == "KMS.NotFoundException"
+
+
+def test_a_disabled_key_of_kms_encrypts_nothing(endpoint, s3, bucket, key, refusal):
+    made = endpoint.client("kms").create_key()["KeyMetadata"]["Arn"]
+    s3.put_object(Bucket=bucket, Key=key, Body=b"x", ServerSideEncryption="aws:kms", SSEKMSKeyId=made)
+    endpoint.client("kms").disable_key(KeyId=made)
+
+    assert refusal(s3.put_object, Bucket=bucket, Key=key, ServerSideEncryption="aws:kms",
+                   SSEKMSKeyId=made) == "KMS.DisabledException"  # fmt: skip
+
+
+def test_a_bucket_whose_own_key_is_gone_takes_no_object(s3, key, refusal):
+    name = f"encrypted-{uuid.uuid4().hex[:8]}"
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": "arn:aws:kms:us-east-2:222233334444:key/none"}
+    s3.put_bucket_encryption(Bucket=name, ServerSideEncryptionConfiguration={
+        "Rules": [{"ApplyServerSideEncryptionByDefault": default}]})  # fmt: skip
+
+    assert refusal(s3.put_object, Bucket=name, Key=key, Body=b"x") == "KMS.NotFoundException"
+
+
+def test_the_bucket_of_another_owner_is_refused_to_who_names_one(s3, bucket, key, refusal):
+    named = {"Bucket": bucket, "Key": key, "Body": b"x"}
+
+    assert refusal(s3.put_object, **named, ExpectedBucketOwner="111122223333") == "AccessDenied"
+    assert s3.put_object(**named, ExpectedBucketOwner="222233334444")["ETag"]
+
+
+def test_a_bucket_that_is_not_there_is_named(s3, key, refusal):
+    assert refusal(s3.put_object, Bucket="not-there-at-all", Key=key, Body=b"x") == "NoSuchBucket"
+
+
+def test_the_clock_of_the_endpoint_is_in_every_answer(s3, bucket, key):
+    said = s3.put_object(Bucket=bucket, Key=key, Body=b"x")
+
+    assert said["ResponseMetadata"]["HTTPHeaders"]["date"].endswith("GMT")

@@ -1,0 +1,131 @@
+"""Objects of an endpoint that keeps them on disk."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+
+import pytest
+
+from tandem.twin.aws.endpoint import Endpoint
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+MIB = 1 << 20
+PART = os.urandom(8 * MIB)
+
+
+@pytest.fixture(scope="module")
+def state(tmp_path_factory):
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="module")
+def keeping(state):
+    with Endpoint(state_dir=state) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def s3(keeping):
+    return keeping.client("s3")
+
+
+@pytest.fixture
+def bucket(s3):
+    name = f"disk-{uuid.uuid4().hex[:8]}"
+    s3.create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    return name
+
+
+@pytest.fixture
+def upload(s3, bucket):
+    def act(key, *contents):
+        begun = {"Bucket": bucket, "Key": key,
+                 "UploadId": s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]}  # fmt: skip
+        parts = [
+            {"PartNumber": number, "ETag": s3.upload_part(**begun, PartNumber=number, Body=content)["ETag"]}
+            for number, content in enumerate(contents, 1)
+        ]
+        s3.complete_multipart_upload(**begun, MultipartUpload={"Parts": parts})
+
+    return act
+
+
+def anonymous(process):
+    """Bytes of memory that no file stands behind."""
+    lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
+
+
+def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
+    upload("k", PART, PART[::-1], b"end")
+    whole = PART + PART[::-1] + b"end"
+
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == whole
+    assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=8388600-8388620")["Body"].read() == whole[8388600:8388621]
+
+
+def test_an_empty_object_is_read(s3, bucket):
+    s3.put_object(Bucket=bucket, Key="k", Body=b"")
+
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b""
+
+
+def test_a_connection_serves_on_after_a_streamed_object(s3, bucket, upload):
+    upload("k", PART)
+    for _ in range(3):
+        assert s3.get_object(Bucket=bucket, Key="k")["ContentLength"] == len(PART)
+        assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == PART
+
+
+def test_an_object_is_copied_and_overwritten(s3, bucket, upload):
+    upload("k", PART)
+    s3.copy_object(Bucket=bucket, Key="copy", CopySource=f"{bucket}/k")
+    s3.put_object(Bucket=bucket, Key="k", Body=b"new")
+
+    assert s3.get_object(Bucket=bucket, Key="copy")["Body"].read() == PART
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"new"
+
+
+def test_versions_are_read_from_disk(s3, bucket, upload):
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    upload("k", PART)
+    first = s3.head_object(Bucket=bucket, Key="k")["VersionId"]
+    s3.put_object(Bucket=bucket, Key="k", Body=b"second")
+
+    assert s3.get_object(Bucket=bucket, Key="k", VersionId=first)["Body"].read() == PART
+    assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == b"second"
+
+
+def test_neither_objects_nor_parts_nor_versions_stay_in_memory(keeping, s3, bucket, upload):
+    s3.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
+    upload("warm", PART)
+    before = anonymous(keeping.process_id)
+    for number in range(6):
+        upload(f"k{number}", PART, PART)
+    begun = s3.create_multipart_upload(Bucket=bucket, Key="under-way")["UploadId"]
+    for number in range(1, 9):
+        s3.upload_part(Bucket=bucket, Key="under-way", UploadId=begun, PartNumber=number, Body=PART)
+
+    assert anonymous(keeping.process_id) - before < 64 * MIB  # of 160 that were sent
+
+
+def test_an_object_outlives_a_restart_with_all_that_was_said_of_it(tmp_path):
+    for attempt in ("first", "second"):
+        with Endpoint(state_dir=tmp_path / "state") as running:
+            s3 = running.client("s3")
+            if attempt == "first":
+                s3.create_bucket(Bucket="kept", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+                s3.put_object(Bucket="kept", Key="a/b", Body=b"x", Metadata={"sha256": "abc"},
+                              ChecksumAlgorithm="SHA256")  # fmt: skip
+            head = s3.head_object(Bucket="kept", Key="a/b", ChecksumMode="ENABLED")
+            assert s3.get_object(Bucket="kept", Key="a/b")["Body"].read() == b"x"
+            assert (head["Metadata"], "ChecksumSHA256" in head) == ({"sha256": "abc"}, True)
+
+
+def test_objects_lie_in_the_directory_that_was_named(state, s3, bucket):
+    s3.put_object(Bucket=bucket, Key="a/b", Body=b"x")
+
+    assert [path.read_bytes() for path in state.glob(f"objects/*/{bucket}/a/b")] == [b"x"]

@@ -1,0 +1,183 @@
+"""An endpoint that enforces policies: who may write where."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from botocore.exceptions import ClientError
+
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.principal import Principal, under, with_role
+from tandem.twin.faults.proxy import FaultProxy
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+BUCKET = "enforced"
+WRITES = {"Effect": "Allow", "Action": ["s3:PutObject", "s3:GetObject"], "Resource": f"arn:aws:s3:::{BUCKET}/models/*"}
+LISTS = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:::{BUCKET}",
+         "Condition": {"StringLike": {"s3:prefix": ["models/*"]}}}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def enforcing():
+    with Endpoint(account="222233334444", enforce=True) as running:
+        running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+        running.client("s3").put_object(Bucket=BUCKET, Key="artifacts/k", Body=b"x")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def writer(enforcing):
+    return under(enforcing, WRITES, LISTS)
+
+
+@pytest.fixture(scope="module")
+def s3(writer):
+    return writer.client("s3")
+
+
+def code(call, **arguments):
+    with pytest.raises(ClientError) as refused:
+        call(**arguments)
+    return refused.value.response["Error"]["Code"]
+
+
+def test_the_account_itself_may_do_all(enforcing):
+    assert enforcing.client("s3").get_object(Bucket=BUCKET, Key="artifacts/k")["Body"].read() == b"x"
+
+
+def test_a_writer_may_write_below_its_prefix(s3):
+    s3.put_object(Bucket=BUCKET, Key="models/a", Body=b"x", IfNoneMatch="*")
+
+    assert s3.get_object(Bucket=BUCKET, Key="models/a")["Body"].read() == b"x"
+
+
+def test_a_writer_may_not_write_elsewhere(s3):
+    assert code(s3.put_object, Bucket=BUCKET, Key="artifacts/a", Body=b"x") == "AccessDenied"
+
+
+def test_a_writer_may_not_read_elsewhere(s3):
+    assert code(s3.get_object, Bucket=BUCKET, Key="artifacts/k") == "AccessDenied"
+
+
+def test_a_writer_may_not_delete_without_being_allowed_to(s3):
+    s3.put_object(Bucket=BUCKET, Key="models/kept", Body=b"x")
+
+    assert code(s3.delete_object, Bucket=BUCKET, Key="models/kept") == "AccessDenied"
+
+
+def test_a_writer_may_upload_in_parts_below_its_prefix_only(s3):
+    begun = s3.create_multipart_upload(Bucket=BUCKET, Key="models/parts")["UploadId"]
+    upload = {"Bucket": BUCKET, "Key": "models/parts", "UploadId": begun}
+    etag = s3.upload_part(**upload, PartNumber=1, Body=b"x")["ETag"]
+    s3.complete_multipart_upload(**upload, MultipartUpload={"Parts": [{"PartNumber": 1, "ETag": etag}]})
+
+    assert code(s3.create_multipart_upload, Bucket=BUCKET, Key="artifacts/parts") == "AccessDenied"
+
+
+def test_parts_may_be_listed_by_who_is_allowed_to_only(s3, enforcing):
+    begun = s3.create_multipart_upload(Bucket=BUCKET, Key="models/listed")["UploadId"]
+    upload = {"Bucket": BUCKET, "Key": "models/listed", "UploadId": begun}
+    allowed = under(enforcing, {**WRITES, "Action": "s3:ListMultipartUploadParts"}).client("s3")
+
+    assert code(s3.list_parts, **upload) == "AccessDenied"
+    assert allowed.list_parts(**upload)["UploadId"] == begun
+
+
+def test_uploads_may_be_listed_by_who_is_allowed_to_only(s3, enforcing):
+    may = {"Effect": "Allow", "Action": "s3:ListBucketMultipartUploads", "Resource": f"arn:aws:s3:::{BUCKET}"}
+    allowed = under(enforcing, may).client("s3")
+
+    assert code(s3.list_multipart_uploads, Bucket=BUCKET) == "AccessDenied"
+    assert allowed.list_multipart_uploads(Bucket=BUCKET)["Bucket"] == BUCKET
+
+
+@pytest.mark.parametrize(("prefix", "allowed"), [("models/a", True), ("artifacts/", False), ("", False)])
+def test_a_list_is_held_to_its_prefix(s3, prefix, allowed):
+    if allowed:
+        assert s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix)["Prefix"] == prefix
+    else:
+        assert code(s3.list_objects_v2, Bucket=BUCKET, Prefix=prefix) == "AccessDenied"
+
+
+def test_what_a_policy_denies_outweighs_what_it_allows(enforcing):
+    deny = {"Effect": "Deny", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/models/secret/*"}
+    s3 = under(enforcing, WRITES, deny).client("s3")
+
+    assert code(s3.put_object, Bucket=BUCKET, Key="models/secret/a", Body=b"x") == "AccessDenied"
+
+
+def test_what_the_policy_of_the_bucket_denies_outweighs_too(enforcing, writer):
+    admin = enforcing.client("s3")
+    admin.create_bucket(Bucket="denying", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    everything = ["arn:aws:s3:::denying", "arn:aws:s3:::denying/*"]
+    deny = {"Effect": "Deny", "Principal": "*", "Action": "s3:DeleteObject", "Resource": everything}
+    admin.put_bucket_policy(Bucket="denying", Policy=json.dumps({"Version": "2012-10-17", "Statement": [deny]}))
+    s3 = under(enforcing, {"Effect": "Allow", "Action": "s3:*", "Resource": everything}).client("s3")
+    s3.put_object(Bucket="denying", Key="k", Body=b"x")
+
+    assert code(s3.delete_object, Bucket="denying", Key="k") == "AccessDenied"
+    assert code(writer.client("s3").get_object, Bucket="denying", Key="k") == "AccessDenied"
+
+
+def test_a_secret_is_read_by_who_is_allowed_to_only(enforcing, writer):
+    arn = enforcing.client("secretsmanager").create_secret(Name="token", SecretString="hf_x")["ARN"]
+    reader = under(enforcing, {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": arn})
+
+    assert reader.client("secretsmanager").get_secret_value(SecretId="token")["SecretString"] == "hf_x"
+    refused = code(writer.client("secretsmanager").get_secret_value, SecretId="token")
+    assert refused == "AccessDeniedException"
+
+
+def test_a_wrong_secret_is_refused(writer):
+    forged = Principal(**{**{name: getattr(writer, name) for name in Principal.__slots__}, "secret": "x"})
+
+    assert code(forged.client("s3").get_object, Bucket=BUCKET, Key="models/a") == "SignatureDoesNotMatch"
+
+
+def test_a_role_that_trusts_pods_can_be_had(enforcing):
+    trust = {"Version": "2012-10-17", "Statement": [{
+        "Effect": "Allow", "Principal": {"Service": "pods.eks.amazonaws.com"},
+        "Action": ["sts:AssumeRole", "sts:TagSession"]}]}  # fmt: skip
+    iam = enforcing.client("iam")
+    role = iam.create_role(RoleName="pods", AssumeRolePolicyDocument=json.dumps(trust))["Role"]["Arn"]
+    iam.put_role_policy(RoleName="pods", PolicyName="p",
+                        PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [WRITES]}))  # fmt: skip
+    s3 = with_role(enforcing, role).client("s3")
+    s3.put_object(Bucket=BUCKET, Key="models/pods", Body=b"x")
+
+    assert code(s3.put_object, Bucket=BUCKET, Key="elsewhere", Body=b"x") == "AccessDenied"
+
+
+def test_a_program_in_another_process_is_the_writer(enforcing, writer, tmp_path):
+    script = (
+        "import boto3, sys; s3 = boto3.client('s3'); s3.put_object(Bucket='enforced', Key='models/p', Body=b'x')\n"
+        "try: s3.put_object(Bucket='enforced', Key='artifacts/p', Body=b'x')\n"
+        "except s3.exceptions.ClientError as refused: print(refused.response['Error']['Code'])"
+    )
+    said = {**enforcing.client_environment(tmp_path), **writer.environment()}
+
+    done = subprocess.run([sys.executable, "-c", script], env={**os.environ, **said}, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+
+    assert done.stdout.strip() == "AccessDenied"
+
+
+def test_signatures_hold_through_the_fault_proxy(enforcing, writer):
+    with FaultProxy(enforcing.url) as proxy:
+        s3 = writer.client("s3", proxy.url)
+        s3.put_object(Bucket=BUCKET, Key="models/é b", Body=b"x" * 100_000)
+
+        assert code(s3.put_object, Bucket=BUCKET, Key="artifacts/a", Body=b"x") == "AccessDenied"
+
+
+def test_without_enforcement_nobody_is_held_to_a_policy(endpoint):
+    name = "not-enforced"
+    endpoint.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    anybody = under(endpoint, {"Effect": "Deny", "Action": "*", "Resource": "*"})
+
+    assert anybody.client("s3").put_object(Bucket=name, Key="k", Body=b"x")["ETag"]
