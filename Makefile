@@ -66,4 +66,4 @@ bench: setup ## measure synthesis, check and render; figures in docs/performance
 	$(BIN)/python benchmarks/measure.py
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-tools node_modules cdk.out build

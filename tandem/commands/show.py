@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from tandem.commands.inputs import Inputs, Selection, legal
 from tandem.commands.outcome import Exit, print_json, verdict
-from tandem.spec import names
+from tandem.spec import names, tools_image
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
@@ -49,6 +49,7 @@ def _lines(inputs: Inputs, environment: Environment, folders: str) -> Iterator[s
         yield "              Fleet is left out until capacity.reservation_id names your reservation"
     yield f"  cluster     {names.cluster(environment)}, Kubernetes {environment.cluster.kubernetes}"
     yield f"  bucket      {names.bucket(environment)}, each artifact in artifacts/<key>/"
+    yield f"  tools       {tools_image.reference(environment)}"
     yield f"  nodes       0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     yield (
         f"  cost        {capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date}); "
@@ -113,6 +114,7 @@ def _plain(inputs: Inputs, environment: Environment, folders: str) -> dict[str, 
         "stacks": _stacks(environment),
         "cluster": names.cluster(environment),
         "bucket": names.bucket(environment),
+        "tools_image": tools_image.reference(environment),
         "capacity": capacity.model_dump(mode="json"),
         "max_usd": capacity.usd_per_hour * capacity.nodes * environment.guard.max_hours,
         "experiments": [_plain_experiment(found, inputs.catalogue) for found in inputs.hosted(environment)],

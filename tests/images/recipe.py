@@ -1,0 +1,126 @@
+"""The Dockerfile of the tools image, read, and its build stage carried out in a folder."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem.spec import tools_image
+
+ROOT = tools_image.ROOT
+DOCKERFILE = ROOT / tools_image.DOCKERFILE
+REQUIREMENTS = "images/tandem/requirements.txt"
+INSIDE = "/opt/tandem"  # where the image has what the folder has
+FOLDER = ROOT / ".venv-tools"  # kept between runs; `make clean` removes it
+
+
+@dataclass(frozen=True)
+class Instruction:
+    stage: int  # 0 before the first FROM
+    word: str
+    text: str
+
+
+def instructions() -> list[Instruction]:
+    """Return the Dockerfile's instructions, continued lines joined, comments left out."""
+    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.lstrip().startswith("#")]
+    joined = "\n".join(lines).replace("\\\n", " ")
+    found, stage = [], 0
+    for line in filter(None, map(str.strip, joined.splitlines())):
+        word, _, text = line.partition(" ")
+        stage += word == "FROM"
+        found.append(Instruction(stage, word, " ".join(text.split())))
+    return found
+
+
+def last_stage() -> list[Instruction]:
+    stages = instructions()
+    return [each for each in stages if each.stage == stages[-1].stage]
+
+
+def text(word: str) -> str:
+    """Return the text of the last stage's only instruction of a kind."""
+    (found,) = [each.text for each in last_stage() if each.word == word]
+    return found
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Return the variables that the image sets, with the folder in the place that it has there."""
+    pairs = re.findall(r"(\w+)=(\S+)", text("ENV"))
+    return {name: value.replace(INSIDE, str(folder)) for name, value in pairs}
+
+
+def built() -> Path:
+    """Carry the build stage out in FOLDER, as Docker would: what was installed from the same lines is kept.
+
+    Raises:
+        subprocess.CalledProcessError: a RUN of the Dockerfile failed.
+    """
+    FOLDER.mkdir(exist_ok=True)
+    with (FOLDER / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stage = [each for each in instructions() if each.stage == 1]
+        runs = [index for index, each in enumerate(stage) if each.word == "RUN"]
+        installs, rest = stage[: runs[0] + 1], stage[runs[0] + 1 :]
+        stamp, wanted = FOLDER / "installed.sha256", _digest(installs)
+        if not stamp.exists() or stamp.read_text() != wanted:
+            stamp.unlink(missing_ok=True)
+            shutil.rmtree(FOLDER / "packages", ignore_errors=True)
+            _carry_out(installs)
+            stamp.write_text(wanted)
+        shutil.rmtree(FOLDER / "source", ignore_errors=True)
+        _carry_out(rest)
+    return FOLDER
+
+
+def _digest(steps: list[Instruction]) -> str:
+    said = [sys.version, (ROOT / REQUIREMENTS).read_text(), *(f"{step.word} {step.text}" for step in steps)]
+    return hashlib.sha256("\n".join(said).encode()).hexdigest()
+
+
+def _carry_out(steps: list[Instruction]) -> None:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
+    for step in steps:
+        if step.word == "COPY":
+            *sources, target = step.text.split()
+            for source in sources:
+                _copy(source, FOLDER / target)
+        elif step.word == "RUN":
+            command = step.text.replace(INSIDE, str(FOLDER))
+            subprocess.run(["sh", "-ec", command], cwd=FOLDER, env={**os.environ, "PATH": path}, check=True)
+
+
+def _copy(source: str, target: Path) -> None:
+    """Copy what the context shows of `source`: a file to `target`, a folder's content into it."""
+    for file in admitted(source):
+        place = target / Path(file).relative_to(source) if file != source else target
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / file, place)
+
+
+def admitted(source: str) -> Iterator[str]:
+    return (file for file in tools_image.source_files() if file == source or file.startswith(f"{source}/"))
+
+
+def closed_off(user: str) -> list[str]:
+    """Return the words that start a program as `user` of no rights over a read-only file system; none if refused here.
+
+    Args:
+        user: uid:gid.
+    """
+    uid, _, gid = user.partition(":")
+    words = [
+        "unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", 'mount -o bind,remount,ro / && exec "$@"', "-",
+        "unshare", "--user", f"--map-user={uid}", f"--map-group={gid}",
+    ]  # fmt: skip
+    if shutil.which("unshare") and subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
+        return words
+    return []

@@ -1,0 +1,117 @@
+"""What the image installs, carried out from its own lines, runs every command without rights and without a shell.
+
+The interpreter is this machine's; the image's own is another minor version of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from closure import closure, libraries
+from recipe import FOLDER, INSIDE, built, closed_off, environment, text
+
+from tandem.artifacts.__main__ import COMMANDS
+
+pytestmark = pytest.mark.xdist_group("tools-image")
+
+
+@pytest.fixture(scope="module")
+def image() -> Path:
+    """The folder that the image has at /opt/tandem."""
+    return built()
+
+
+def run(image: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of the image as a pod does: its variables alone, its user, nothing to write to."""
+    return subprocess.run(
+        [*closed_off(text("USER")), *words], cwd="/", env=environment(image), capture_output=True, text=True,
+        check=False, timeout=60,
+    )  # fmt: skip
+
+
+def start(image: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    program, *rest = json.loads(text("ENTRYPOINT"))
+    return run(image, str(image / "packages" / "bin" / program), *rest, *arguments)
+
+
+def python(image: Path, code: str) -> str:
+    done = run(image, str(image / "packages" / "bin" / "python"), "-c", code)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_without_a_command_it_lists_every_command(image: Path) -> None:
+    done = start(image, "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [name for name in COMMANDS if not re.search(rf"^ +{name}\b", done.stdout, re.MULTILINE)] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_runs(image: Path, command: str) -> None:
+    done = start(image, command, "--help")
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert f"tandem.artifacts {command}" in done.stdout
+
+
+def test_every_module_and_library_can_be_imported(image: Path) -> None:
+    """Commands import some of them only when they come to it."""
+    files = closure(["tandem.artifacts.__main__", *(f"tandem.artifacts.{name}" for name in COMMANDS)])
+    modules = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files}
+    names = sorted(modules | libraries(files) - {"__future__"} - {"tandem.artifacts.__main__"})
+
+    assert python(image, f"import importlib; print(len([importlib.import_module(n) for n in {names!r}]))") == str(
+        len(names)
+    )
+
+
+def test_everything_comes_from_the_image(image: Path) -> None:
+    where = python(image, "import boto3, tandem; print(boto3.__file__, tandem.__file__)")
+
+    assert all(path.startswith(str(FOLDER)) for path in where.split())
+
+
+def test_a_module_in_the_working_directory_is_not_imported(image: Path, tmp_path: Path) -> None:
+    (tmp_path / "tandem.py").write_text("raise SystemExit('a stranger ran')")
+
+    done = subprocess.run(
+        [str(image / "packages" / "bin" / "python"), "-m", "tandem.artifacts", "--help"], cwd=tmp_path,
+        env=environment(image), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_bytecode_is_missing(image: Path) -> None:
+    compiled = {path.name.partition(".")[0] for path in (image / "source").rglob("*.pyc")}
+
+    assert {path.stem for path in (image / "source").rglob("*.py")} == compiled
+
+
+def test_an_installer_is_not_among_the_packages(image: Path) -> None:
+    assert python(image, "import importlib.util as u; print([n for n in ('pip', 'setuptools') if u.find_spec(n)])") == (
+        "[]"
+    )
+
+
+@pytest.mark.skipif(not closed_off("1:1"), reason="this machine lets nobody make a namespace")
+def test_it_has_neither_rights_nor_anything_to_write_to(image: Path) -> None:
+    """What holds for all of the above: they start in the same way."""
+    code = f"import os; print(os.getuid(), os.getgid()); open({str(image / 'source' / 'x')!r}, 'w')"
+
+    done = run(image, sys.executable, "-c", code)
+
+    assert done.stdout.split() == text("USER").split(":")
+    assert "Read-only file system" in done.stderr
+
+
+def test_the_paths_of_the_image_are_the_folders() -> None:
+    assert {INSIDE in value for name, value in environment(Path(INSIDE)).items() if name in {"PATH", "PYTHONPATH"}} == {
+        True
+    }

@@ -1,0 +1,105 @@
+"""The allow list is the import closure of what the image runs: nothing is missing, and nothing else moves the tag."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from closure import closure, libraries
+from recipe import REQUIREMENTS, ROOT, admitted, instructions
+
+from tandem.artifacts.__main__ import COMMANDS
+from tandem.spec import tools_image
+
+# the program imports its commands by name
+ENTRIES = ["tandem.artifacts.__main__", *(f"tandem.artifacts.{name}" for name in COMMANDS)]
+RECIPE = {tools_image.DOCKERFILE, REQUIREMENTS}
+
+
+def test_the_allow_list_admits_every_module_that_a_command_imports() -> None:
+    missing = closure(ENTRIES) - set(tools_image.source_files())
+
+    assert missing == set(), f"add to {tools_image.ALLOW_LIST}: {sorted(f'!{file}' for file in missing)}"
+
+
+def test_the_allow_list_admits_no_other_module() -> None:
+    needless = set(tools_image.source_files()) - closure(ENTRIES) - RECIPE
+
+    assert needless == set(), f"take out of {tools_image.ALLOW_LIST}: {sorted(f'!{file}' for file in needless)}"
+
+
+def test_the_allow_list_admits_the_recipe() -> None:
+    assert set(tools_image.source_files()) >= RECIPE
+
+
+def test_the_allow_list_begins_by_refusing_everything() -> None:
+    rules = [line for line in (ROOT / tools_image.ALLOW_LIST).read_text().splitlines() if not line.startswith("#")]
+
+    assert rules[0] == "*"
+    assert [rule for rule in rules[1:] if not rule.startswith("!")] == []
+
+
+def test_the_dockerfile_copies_all_that_is_admitted() -> None:
+    copied = {
+        file
+        for step in instructions()
+        if step.word == "COPY" and not step.text.startswith("--from")
+        for source in step.text.split()[:-1]
+        for file in admitted(source)
+    }
+
+    assert set(tools_image.source_files()) - copied == {tools_image.DOCKERFILE}
+
+
+def test_every_library_that_a_command_imports_is_installed() -> None:
+    lines = [line for line in (ROOT / REQUIREMENTS).read_text().splitlines() if not line.startswith("#")]
+    pinned = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
+    distributions = importlib.metadata.packages_distributions()
+    wanted = libraries(closure(ENTRIES)) - set(sys.stdlib_module_names)
+
+    lacking = {
+        name
+        for name in wanted
+        if not pinned & {re.sub(r"[-_.]+", "-", each).lower() for each in distributions.get(name, [])}
+    }
+
+    assert lacking == set()
+
+
+class TestTheClosure:
+    @pytest.fixture
+    def root(self, tmp_path: Path) -> Path:
+        for file, source in {
+            "tandem/__init__.py": "",
+            "tandem/artifacts/__init__.py": "",
+            "tandem/artifacts/stage.py": "from tandem.spec import names\ndef f():\n    import tandem.spec.late\n",
+            "tandem/spec/__init__.py": "",
+            "tandem/spec/names.py": (
+                "from typing import TYPE_CHECKING\nimport yaml\nfrom tandem.spec.key import Key\n"
+                "if TYPE_CHECKING:\n    from tandem.spec.types import T\n"
+            ),
+            "tandem/spec/key.py": "class Key: ...",
+            "tandem/spec/late.py": "",
+            "tandem/spec/types.py": "",
+            "tandem/spec/other.py": "",
+        }.items():
+            (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / file).write_text(source)
+        return tmp_path
+
+    def test_follows_imports_of_imports_also_inside_functions(self, root: Path) -> None:
+        found = closure(["tandem.artifacts.stage"], root)
+
+        assert {"tandem/spec/names.py", "tandem/spec/key.py", "tandem/spec/late.py"} <= found
+
+    def test_leaves_out_what_nobody_imports_or_only_a_type_checker(self, root: Path) -> None:
+        assert closure(["tandem.artifacts.stage"], root) & {"tandem/spec/other.py", "tandem/spec/types.py"} == set()
+
+    def test_takes_the_packages_on_the_way(self, root: Path) -> None:
+        assert {"tandem/__init__.py", "tandem/spec/__init__.py"} <= closure(["tandem.artifacts.stage"], root)
+
+    def test_names_libraries(self, root: Path) -> None:
+        assert libraries(closure(["tandem.artifacts.stage"], root), root) == {"typing", "yaml"}

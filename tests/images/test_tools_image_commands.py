@@ -1,0 +1,58 @@
+"""What the command line says of the tools image."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tandem.cli import main
+from tandem.spec import tools_image
+
+
+def folders(specs: Path) -> list[str]:
+    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
+
+
+def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["images", "--json", "post-us-east-2", *folders(specs)])
+
+    uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
+    (base,) = [use for use in uses if use["used_by"] == ["tools image"]]
+    expected = tools_image.base_image()
+    assert (base["kind"], base["reference"], base["digest"]) == ("image", expected.reference, expected.digest)
+
+
+def test_images_lists_the_base_behind_the_mirror(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = specs / "environments" / "post-us-east-2.yaml"
+    mirror = "registry_mirrors: {public.ecr.aws: mirror.acme.dev/public, registry.k8s.io: mirror.acme.dev/k8s}"
+    file.write_text(file.read_text().replace("log_retention_days: 90", f"{mirror}\nlog_retention_days: 90"))
+
+    main(["images", "--json", "post-us-east-2", *folders(specs)])
+
+    uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
+    (base,) = [use for use in uses if use["used_by"] == ["tools image"]]
+    assert base["mirrored"] == base["reference"].replace("public.ecr.aws", "mirror.acme.dev/public")
+
+
+def test_resolve_leaves_the_base_to_its_dockerfile(
+    specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem.commands.resolve.resolve_digests", lambda references, _: dict.fromkeys(references, "d"))
+
+    main(["images", "--resolve", "--json", *folders(specs)])
+
+    asked = json.loads(capsys.readouterr().out)["digests"]
+    assert asked != {}
+    assert tools_image.base_image().reference not in asked
+
+
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["as text", "as JSON"])
+def test_show_names_the_image_that_pods_pull(specs: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
+    main(["show", *form, "post-us-east-2", *folders(specs)])
+
+    registry = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+    assert f"{registry}/tandem-post-us-east-2-tools:{tools_image.tag()}" in capsys.readouterr().out
