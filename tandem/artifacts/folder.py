@@ -1,6 +1,6 @@
 """A snapshot in a folder: an air-gapped copy, held against its own index, sizes and, where there is one, SHA256SUMS.
 
-Invariant: a file that `receive` returns lies in the folder itself and is no link; a tensor file has the length its
+Invariant: every file lies in the folder itself and is no link; after `expect` every tensor file has the length its
 header asks for and the tensors its index names. Nobody but SHA256SUMS vouches for the bytes, and the manifest says
 whether there was one.
 """
@@ -55,10 +55,20 @@ class FolderSnapshot:
         """Do nothing: the files are read where they lie."""
 
     def expect(self, entries: Sequence[Entry]) -> None:
-        """Do nothing: no file is written."""
+        """Refuse a copy of which one of these files is not whole, before any is stored.
+
+        Raises:
+            RefusedError: a file is cut off, lacks a tensor of the index, or SHA256SUMS does not name it.
+        """
+        for entry in entries:
+            path = self.folder / entry.path
+            if entry.path.endswith(TENSORS):
+                self._check_tensors(entry.path, path)
+            if self.sums is not None and entry.path not in self.sums:
+                raise RefusedError(f"{SUMS} does not name it", where=str(path), change=f"add its line to {SUMS}")
 
     def receive(self, entry: Entry, moved: Callable[[int], None]) -> tuple[Path, str]:
-        """Check one file where it lies.
+        """Hash one file where it lies.
 
         Args:
             entry: one of `entries`.
@@ -68,16 +78,14 @@ class FolderSnapshot:
             the file, and the SHA-256 of its content.
 
         Raises:
-            RefusedError: it is cut off, lacks a tensor, or is not what SHA256SUMS says.
+            RefusedError: it cannot be read, or is not what SHA256SUMS says.
         """
         path = self.folder / entry.path
-        if entry.path.endswith(TENSORS):
-            self._check_tensors(entry.path, path)
         sha256 = digest_of(path)
-        expected = self.sums.get(entry.path, "") if self.sums is not None else sha256
-        if expected != sha256:
-            said = f"its SHA-256 is not that of {SUMS}" if expected else f"{SUMS} does not name it"
-            raise RefusedError(said, where=str(path), change=f"copy it again from its source, with its line in {SUMS}")
+        if self.sums is not None and self.sums.get(entry.path) != sha256:
+            raise RefusedError(
+                f"its SHA-256 is not that of {SUMS}", where=str(path), change="copy it again from its source"
+            )
         moved(entry.size)
         return path, sha256
 

@@ -23,6 +23,7 @@ def copy(tmp_path: Path) -> Path:
 
 def check(folder: Path, name: str) -> str:
     found = open_folder(folder, COMMIT)
+    found.expect([found.entries[name]])
     return found.receive(found.entries[name], lambda _size: None)[1]
 
 

@@ -1,0 +1,532 @@
+"""`stage`, from a hub over real HTTP or a folder, into a bucket of the local endpoint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from staging_inputs import COMMIT, EXTRAS, MODEL, OTHER, snapshot
+
+from tandem.artifacts import hub_tries
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.manifest import LEASE_NAME, NAME, Manifest, read_manifest
+from tandem.artifacts.secret import NAMED_BY
+from tandem.artifacts.store import Store
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import LoseAnswer, Rule, SlowAnswer, Status
+from tandem.twin.hub.server import Hub
+
+pytestmark = pytest.mark.endpoint
+Stage = Callable[..., SimpleNamespace]
+Held = Callable[[], dict[str, bytes]]
+Put = Callable[[str, bytes], None]
+Remove = Callable[[str], None]
+Module = Callable[..., subprocess.CompletedProcess[str]]
+PREFIX = f"models/{MODEL}/{COMMIT}"
+SHARDS = [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
+STAGED = sorted(["config.json", "generation_config.json", "model.safetensors.index.json", "tokenizer.json",
+                 "tokenizer_config.json", *SHARDS])  # fmt: skip
+
+
+@pytest.fixture
+def repositories(tmp_path: Path) -> Path:
+    return tmp_path / "hub"
+
+
+@pytest.fixture
+def published(repositories: Path) -> Path:
+    """The model's one commit on the hub."""
+    return snapshot(repositories / MODEL / COMMIT)
+
+
+@pytest.fixture
+def hub(repositories: Path, published: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:  # noqa: ARG001
+    monkeypatch.setattr(hub_tries, "FIRST_WAIT_S", 0.01)
+    monkeypatch.delenv(NAMED_BY, raising=False)
+    with Hub(repositories) as running:
+        monkeypatch.setenv("HF_ENDPOINT", running.url)
+        yield running
+
+
+@pytest.fixture
+def stage(store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Stage:
+    """Run the command in this process; its code, its log lines."""
+
+    def run(*more: str, revision: str = COMMIT, model: str = MODEL) -> SimpleNamespace:
+        code = main(["stage", "--bucket", store.bucket, "--model", model, "--revision", revision,
+                     "--work", str(tmp_path / "work"), *more])  # fmt: skip
+        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        return SimpleNamespace(code=code, lines=lines, last=lines[-1], events=[line["event"] for line in lines])
+
+    return run
+
+
+@pytest.fixture
+def held(endpoint: Endpoint, bucket: str) -> Held:
+    """Every object of the test's bucket but leases, by key."""
+    s3 = endpoint.client("s3")
+
+    def read() -> dict[str, bytes]:
+        keys = [row["Key"] for row in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
+        return {
+            key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys if not key.endswith(LEASE_NAME)
+        }
+
+    return read
+
+
+@pytest.fixture
+def put(endpoint: Endpoint, bucket: str) -> Put:
+    """Write an object as another program would."""
+    return lambda key, body: endpoint.client("s3").put_object(Bucket=bucket, Key=key, Body=body)
+
+
+@pytest.fixture
+def remove(endpoint: Endpoint, bucket: str) -> Remove:
+    """Delete an object as an operator would."""
+    return lambda key: endpoint.client("s3").delete_object(Bucket=bucket, Key=key)
+
+
+def manifest_in(objects: dict[str, bytes], prefix: str = PREFIX) -> Manifest:
+    return read_manifest(objects[f"{prefix}/{NAME}"], prefix)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage: Stage, held: Held, published: Path) -> None:
+    done = stage()
+
+    objects = held()
+    assert (done.code, done.last["event"]) == (0, "staged")
+    assert sorted(objects) == sorted(f"{PREFIX}/{name}" for name in [*STAGED, NAME])
+    assert all(objects[f"{PREFIX}/{name}"] == (published / name).read_bytes() for name in STAGED)
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
+    stage: Stage, held: Held, published: Path
+) -> None:
+    stage()
+
+    manifest = manifest_in(held())
+    expected = {name: hashlib.sha256((published / name).read_bytes()).hexdigest() for name in STAGED}
+    assert {file.path: file.sha256 for file in manifest.files} == expected
+    assert manifest.fields == {"id": MODEL, "revision": COMMIT, "commit": COMMIT}
+    assert sorted(manifest.made["left_out"]) == sorted(EXTRAS)
+    assert manifest.made["left_out"]["pytorch_model.bin"].startswith("a pickle")
+
+
+@pytest.mark.parametrize("embeddings", ["tied", "tied-stored", "untied"])
+def test_a_checkpoint_of_each_kind_of_embeddings_is_staged(
+    stage: Stage,
+    hub: Hub,
+    repositories: Path,
+    held: Held,
+    embeddings: str,
+) -> None:
+    folder = snapshot(repositories / "acme/kind" / OTHER, extras=False, embeddings=embeddings, shard_bytes=10**9)
+
+    assert stage(model="acme/kind", revision=OTHER).code == 0
+
+    prefix = f"models/acme/kind/{OTHER}"
+    assert hub.served("model.safetensors") == (folder / "model.safetensors").stat().st_size
+    assert held()[f"{prefix}/model.safetensors"] == (folder / "model.safetensors").read_bytes()
+
+
+def test_two_runs_of_two_holders_write_the_same_manifest(
+    stage: Stage, hub: Hub, held: Held, remove: Remove, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
+    stage()
+    first = held()
+    remove(f"{PREFIX}/{NAME}")
+    monkeypatch.setenv("TANDEM_HOLDER", "stage-b")
+    hub.forget()
+    stage()
+
+    assert held() == first
+
+
+def test_a_present_model_is_done_without_asking_the_hub(stage: Stage, hub: Hub) -> None:
+    stage()
+    hub.stop()
+
+    again = stage()
+
+    assert (again.code, again.events, again.last["commit"]) == (0, ["present"], COMMIT)
+
+
+def test_a_present_model_loads_neither_the_hub_s_library_nor_the_folder_s(
+    stage: Stage, hub: Hub, module: Module, bucket: str
+) -> None:
+    stage()
+    hub.stop()
+
+    done = module("stage", "--bucket", bucket, "--model", MODEL, "--revision", COMMIT, PYTHONPROFILEIMPORTTIME="1")
+
+    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert (done.returncode, "tandem.artifacts.send" in loaded) == (0, True)
+    assert not loaded & {"huggingface_hub", "httpx", "tandem.artifacts.hub", "tandem.artifacts.folder"}
+
+
+def test_objects_that_are_whole_are_not_downloaded_again(stage: Stage, hub: Hub, remove: Remove) -> None:
+    stage()
+    for name in (NAME, SHARDS[1]):
+        remove(f"{PREFIX}/{name}")
+    hub.forget()
+
+    assert stage().code == 0
+
+    fetched = {one.path.rpartition("/")[2] for one in hub.log if "/resolve/" in one.path}
+    assert fetched == {"config.json", "model.safetensors.index.json", SHARDS[1]}
+
+
+def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(
+    stage: Stage, hub: Hub, held: Held, put: Put, published: Path
+) -> None:
+    for name in ("config.json", SHARDS[0]):
+        put(f"{PREFIX}/{name}", b"half")
+
+    assert (stage().code, hub.served(SHARDS[0]) > 0) == (0, True)
+
+    objects = held()
+    assert all(objects[f"{PREFIX}/{name}"] == (published / name).read_bytes() for name in STAGED)
+
+
+def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
+    store: Store, repositories: Path, tmp_path: Path, hub: Hub, module: Module
+) -> None:
+    folder = snapshot(repositories / "acme/big" / OTHER, extras=False, hidden_size=256, vocabulary=8000,
+                      intermediate_size=1024, layers=4, shard_bytes=3_000_000)  # fmt: skip
+    tensors = [path.stat().st_size for path in folder.glob("*.safetensors")]
+    small = sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".safetensors")
+    peaks: list[int] = []
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.is_set():
+            peaks.append(bytes_below(tmp_path / "work"))
+            time.sleep(0.0005)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        ended = module("stage", "--bucket", store.bucket, "--model", "acme/big", "--revision", OTHER, "--work",
+                       str(tmp_path / "work"), HF_ENDPOINT=hub.url)  # fmt: skip
+    finally:
+        done.set()
+        watcher.join()
+
+    assert ended.returncode == 0, ended.stdout
+    assert len(tensors) > 4
+    assert 0 < max(peaks) <= max(tensors) + small
+    assert not list((tmp_path / "work").rglob("*.*"))
+
+
+def bytes_below(folder: Path) -> int:
+    """The bytes of all files; one that is deleted meanwhile counts nothing."""
+    total = 0
+    for top, _, names in os.walk(folder):
+        for name in names:
+            try:
+                total += (Path(top) / name).stat().st_size
+            except FileNotFoundError:
+                continue
+    return total
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_name_that_moves_has_a_prefix_of_its_own_and_its_manifest_says_the_commit(stage: Stage, held: Held) -> None:
+    done = stage(revision="main")
+
+    manifest = manifest_in(held(), f"models/{MODEL}/main")
+    assert manifest.fields == {"id": MODEL, "revision": "main", "commit": COMMIT}
+    assert {"revision resolved", "staged"} <= set(done.events)
+
+
+@pytest.fixture
+def moving(repositories: Path, published: Path) -> Callable[[], str]:
+    """A model whose main moves to other weights at the call; the new commit."""
+    first = repositories / "acme/moving" / "main"
+    shutil.copytree(published, first)
+
+    def move() -> str:
+        shutil.rmtree(first)
+        snapshot(first, extras=False, seed=7)
+        return "moved"
+
+    return move
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_name_that_moved_keeps_the_commit_that_was_staged(
+    stage: Stage, moving: Callable[[], str], held: Held
+) -> None:
+    stage(model="acme/moving", revision="main")
+    before = held()
+    moving()
+
+    again = stage(model="acme/moving", revision="main")
+
+    assert (again.code, again.events, held()) == (0, ["present"], before)
+
+
+@pytest.mark.usefixtures("hub")
+def test_files_of_two_commits_never_mix_below_a_name_that_moves(
+    stage: Stage, moving: Callable[[], str], held: Held, remove: Remove
+) -> None:
+    stage(model="acme/moving", revision="main")
+    for name in (NAME, "generation_config.json", SHARDS[0]):  # as if the run had been killed there
+        remove(f"models/acme/moving/main/{name}")
+    before = held()
+    moving()
+
+    done = stage(model="acme/moving", revision="main")
+
+    assert (done.code, held()) == (1, before)
+    assert "must not mix" in done.last["event"]
+    assert "aws s3 rm --recursive" in done.last["change"]
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize("name", ["model-00009-of-00009.safetensors", "folder/x"])
+def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(
+    stage: Stage, held: Held, put: Put, bucket: str, name: str
+) -> None:
+    put(f"{PREFIX}/{name}", b"stray")
+
+    done = stage()
+
+    assert (done.code, done.last["where"]) == (1, f"s3://{bucket}/{PREFIX}/{name}")
+    assert list(held()) == [f"{PREFIX}/{name}"]
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage: Stage, endpoint: Endpoint, bucket: str) -> None:
+    stage()
+    s3, key = endpoint.client("s3"), f"{PREFIX}/{NAME}"
+    body = s3.get_object(Bucket=bucket, Key=key)["Body"].read().replace(MODEL.encode(), b"acme/else")
+    s3.put_object(Bucket=bucket, Key=key, Body=body)
+
+    done = stage()
+
+    assert (done.code, done.last["event"]) == (
+        1, f"the manifest is of the model acme/else@{COMMIT}, not of {MODEL}@{COMMIT}"
+    )  # fmt: skip
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    ("body", "said"), [(b'{"schema_version": 1, "ki', "cut off"), (b'{"schema_version": 9}', "schema 9")]
+)
+def test_a_manifest_that_cannot_be_read_is_never_taken_for_a_whole_model(
+    stage: Stage, put: Put, body: bytes, said: str
+) -> None:
+    put(f"{PREFIX}/{NAME}", body)
+
+    done = stage()
+
+    assert done.code == 2
+    assert said in done.last["event"]
+
+
+# What is refused on the hub: what to do to the published snapshot -> what is said.
+def drop(*names: str) -> Callable[[Path], None]:
+    def act(folder: Path) -> None:
+        for path in folder.iterdir():
+            if any(path.match(name) for name in names):
+                path.unlink()
+
+    return act
+
+
+def own_name(folder: Path) -> None:
+    (folder / NAME).write_text("{}")
+
+
+def no_config(folder: Path) -> None:
+    (folder / "config.json").write_text("<html>")
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize(
+    "case",
+    [
+        (drop("config.json"), "no config.json"),
+        (no_config, "the configuration is cut off or no JSON"),
+        (drop("*.safetensors", "*.safetensors.index.json"), "no safetensors, only pytorch_model.bin"),
+        (drop(SHARDS[2]), f"the index names {SHARDS[2]}"),
+        (drop("model.safetensors.index.json"), "no model.safetensors.index.json that says which"),
+        (own_name, NAME),
+    ],
+    ids=["no config", "bad config", "pickles only", "missing shard", "no index", "our own name"],
+)
+@pytest.mark.parametrize("source", ["hub", "folder"])
+def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(
+    stage: Stage, held: Held, published: Path, case: tuple[Callable[[Path], None], str], source: str
+) -> None:
+    spoil, said = case
+    spoil(published)
+
+    done = stage(*([] if source == "hub" else ["--from", str(published)]))
+
+    assert (done.code, held()) == (2, {})
+    assert said in done.last["event"]
+
+
+@pytest.mark.parametrize(
+    ("model", "revision"),
+    [
+        ("tiny", COMMIT),
+        ("a/b/c", COMMIT),
+        ("../up", COMMIT),
+        ("acme/..", COMMIT),
+        (MODEL, "refs/pr/1"),
+        (MODEL, ".."),
+        (MODEL, ""),
+    ],
+)
+def test_a_name_that_leaves_its_prefix_is_refused(stage: Stage, held: Held, model: str, revision: str) -> None:
+    done = stage(model=model, revision=revision)
+
+    assert (done.code, held()) == (2, {})
+
+
+@pytest.mark.usefixtures("hub")
+@pytest.mark.parametrize("asked", [{"revision": OTHER}, {"model": "acme/nothing"}], ids=["revision", "model"])
+def test_what_the_hub_does_not_have_leaves_not_even_a_lease(
+    stage: Stage, endpoint: Endpoint, bucket: str, asked: dict[str, str]
+) -> None:
+    done = stage(**asked)
+
+    assert (done.code, endpoint.client("s3").list_objects_v2(Bucket=bucket)["KeyCount"]) == (2, 0)
+
+
+@pytest.mark.usefixtures("hub", "aws")
+def test_a_bucket_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["stage", "--bucket", "no-such-bucket-here", "--model", MODEL, "--revision", COMMIT,
+                 "--work", str(tmp_path)])  # fmt: skip
+
+    last = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (code, last["level"]) == (2, "error")
+    assert "s3://no-such-bucket-here" in last["where"]
+
+
+def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(
+    stage: Stage, hub: Hub, held: Held
+) -> None:
+    hub.use(Rule(path=f"*/{SHARDS[2]}", fault=Status(status=503, code="x")))
+    down = stage()
+    between = held()
+    hub.use()
+    hub.forget()
+    up = stage()
+
+    assert (down.code, down.last["exit_code"], up.code) == (3, 3, 0)
+    assert f"{PREFIX}/{NAME}" not in between
+    assert hub.served(SHARDS[0]) == 0
+
+
+@pytest.mark.usefixtures("hub", "proxied")
+def test_a_manifest_whose_answer_was_lost_is_found_to_be_ours(stage: Stage, proxy: FaultProxy, held: Held) -> None:
+    proxy.use(Rule(operation="PutObject", path=f"*{NAME}", fault=LoseAnswer(), times=1))
+
+    done = stage()
+
+    assert (done.code, done.last["event"]) == (0, "staged")
+    assert f"{PREFIX}/{NAME}" in held()
+
+
+@pytest.mark.usefixtures("hub", "proxied")
+def test_no_manifest_is_seen_before_its_last_file(stage: Stage, proxy: FaultProxy) -> None:
+    stage()
+
+    written = [one.path for one in proxy.log if one.method == "PUT" and not one.path.endswith(LEASE_NAME)]
+    assert written[-1].endswith(NAME)
+    assert len(written) == len(set(written)) == len(STAGED) + 1
+
+
+def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(
+    hub: Hub, store: Store, module: Module, tmp_path: Path
+) -> None:
+    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=60_000)))
+    ended: dict[str, object] = {}
+
+    def one(name: str) -> None:
+        ended[name] = module(
+            "stage", "--bucket", store.bucket, "--model", MODEL, "--revision", COMMIT, "--work", str(tmp_path / name),
+            HF_ENDPOINT=hub.url, TANDEM_HOLDER=name,
+        )  # fmt: skip
+
+    threads = [threading.Thread(target=one, args=(name,)) for name in ("first", "second")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert [done.returncode for done in ended.values()] == [0, 0]
+    assert sorted(json.loads(done.stdout.splitlines()[-1])["event"] for done in ended.values()) == ["present", "staged"]
+    assert sum(one.path.startswith("/cdn/") for one in hub.log) == len(SHARDS)
+
+
+@pytest.mark.usefixtures("hub")
+def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage: Stage, held: Held, put: Put) -> None:
+    body = {"schema_version": 1, "state": "held", "holder": "stage-else", "ttl_s": 600}
+    put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
+
+    done = stage("--wait-s", "0")
+
+    assert (done.code, held()) == (3, {})
+    assert "held by stage-else" in done.last["event"]
+
+
+def test_a_copy_is_staged_without_any_hub(
+    stage: Stage,
+    held: Held,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # nobody is there
+    copy = snapshot(tmp_path / "copy")
+
+    done = stage("--from", str(copy))
+
+    objects, manifest = held(), manifest_in(held())
+    assert (done.code, sorted(path.name for path in copy.iterdir() if path.is_file())) == (
+        0, sorted([*STAGED, *(name for name in EXTRAS if "/" not in name)])
+    )  # fmt: skip
+    assert all(objects[f"{PREFIX}/{name}"] == (copy / name).read_bytes() for name in STAGED)
+    assert "no checksum of a hub" in manifest.made["checked"]
+    assert manifest.made["left_out"]["original/"].startswith("in a subfolder")
+
+
+def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(
+    stage: Stage, held: Held, put: Put, tmp_path: Path
+) -> None:
+    copy = snapshot(tmp_path / "copy")
+    put(f"{PREFIX}/{SHARDS[3]}", b"another")
+
+    done = stage("--from", str(copy))
+
+    assert (done.code, list(held())) == (1, [f"{PREFIX}/{SHARDS[3]}"])
+
+
+def test_a_copy_with_one_shard_cut_off_is_refused_before_a_byte_is_stored(
+    stage: Stage, held: Held, tmp_path: Path
+) -> None:
+    copy = snapshot(tmp_path / "copy")
+    (copy / SHARDS[3]).write_bytes((copy / SHARDS[3]).read_bytes()[:-3])
+
+    done = stage("--from", str(copy))
+
+    assert (done.code, held()) == (2, {})
+    assert SHARDS[3] in done.last["where"]
