@@ -34,6 +34,7 @@ from tandem.artifacts.store_fault import Asked, fault_of, reason
 FILES_AT_ONCE = 4
 RANGE = PART  # bytes asked for at once
 TRIES = 5  # of a range that is cut short; each goes on where the last one ended
+WAIT_S = 0.5  # at most before the second try, then twice as long each
 OPEN_FOLDER = 0o777  # the runtime's container and this one run as different users (docs/artifacts.md)
 OPEN_FILE = 0o666
 REPLACED = {"PreconditionFailed", "412", "NoSuchKey", "404", "InvalidRange", "416"}
@@ -245,8 +246,9 @@ class _Receiving:
     def _hash(self, ranges: Sequence[Future[None]], number: int, digest: Any) -> None:
         """Wait for one range and hash what was written, or raise what befell it."""
         ranges[number].result()
-        for offset in range(number * RANGE, min(self.size, (number + 1) * RANGE), PIECE):
-            digest.update(os.pread(self.descriptor, min(PIECE, self.size - offset), offset))
+        end = min(self.size, (number + 1) * RANGE)
+        for offset in range(number * RANGE, end, PIECE):
+            digest.update(os.pread(self.descriptor, min(PIECE, end - offset), offset))
 
     def _range(self, offset: int, length: int) -> None:
         """Receive one range; where the answer is cut short, ask for the rest."""
@@ -260,7 +262,8 @@ class _Receiving:
                 cut = error.__cause__ or error
             if written == length:
                 return
-            time.sleep(random.uniform(0, 0.2 * 2**attempt))  # noqa: S311 - a wait is no secret
+            if attempt + 1 < TRIES:
+                time.sleep(random.uniform(0, WAIT_S * 2**attempt))  # noqa: S311 - a wait is no secret
         raise fault_of(cut, Asked(operation="GetObject", bucket=self.store.bucket, key=self.key))
 
     def _pieces(self, offset: int, length: int) -> Iterator[bytes]:

@@ -161,7 +161,7 @@ def test_an_upload_of_a_key_that_only_begins_alike_is_left_alone(store, endpoint
     "operation",
     ["ListMultipartUploads", "HeadObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"],
 )
-def test_a_fault_that_passes_changes_nothing(proxied, proxy, endpoint, blob, operation, fault):  # noqa: PLR0913, PLR0917
+def test_a_fault_that_passes_changes_nothing(proxied, proxy, endpoint, blob, operation, fault):
     bucket = proxied.bucket
     path = blob("w", 3 * PART)
     proxy.use(Rule(operation=operation, fault=fault, times=1))

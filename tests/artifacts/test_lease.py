@@ -1,0 +1,220 @@
+"""One holder at a time: by conditional writes, by S3's clock, and the one who lost it knows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.lease import HeldError, take, tenure
+from tandem.artifacts.store import Stored
+from tandem.twin.faults.rules import Drop, LoseAnswer, Rule
+
+KEY = "models/o/n/r/tandem-lease.json"
+AT = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
+
+
+def state(store):
+    return json.loads(store.read(KEY).body)
+
+
+@pytest.fixture
+def later(monkeypatch):
+    """Let S3's clock run ahead by so many seconds: of its answers alone, as no time passes here."""
+    ahead = [0.0]
+    real = tenure
+
+    def shifted(stored, where):
+        now = stored.now + timedelta(seconds=ahead[0])
+        return real(Stored(body=stored.body, etag=stored.etag, modified=stored.modified, now=now), where)
+
+    monkeypatch.setattr("tandem.artifacts.lease.tenure", shifted)
+    return lambda seconds: ahead.__setitem__(0, seconds)
+
+
+@pytest.mark.endpoint
+def test_a_free_lease_is_taken_and_released(store):
+    with take(store, KEY, "job-a", 60, 0) as lease:
+        lease.check()
+        held = state(store)
+
+    assert (held["state"], held["holder"], state(store)["state"]) == ("held", "job-a", "released")
+
+
+@pytest.mark.endpoint
+def test_a_held_lease_says_who_has_it_and_until_when(store):
+    with take(store, KEY, "job-a", 60, 0):
+        with (
+            pytest.raises(HeldError, match=r"it is held by job-a until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+            take(store, KEY, "job-b", 60, 0),
+        ):
+            pass
+        assert state(store)["holder"] == "job-a"
+
+
+@pytest.mark.endpoint
+def test_a_released_lease_is_the_same_bytes_whatever_went_before(store):
+    with take(store, KEY, "job-a", 60, 0):
+        pass
+    first = store.read(KEY).body
+    with take(store, KEY, "job-a", 10, 0) as lease:
+        lease.take(lease._etag)
+
+    assert store.read(KEY).body == first
+
+
+@pytest.mark.endpoint
+def test_one_who_waits_gets_it_after_the_release(store, monkeypatch):
+    monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.05)
+    with ExitStack() as stack:
+        stack.enter_context(take(store, KEY, "job-a", 60, 0))
+        threading.Timer(0.2, stack.close).start()
+        with take(store, KEY, "job-b", 60, 30):
+            assert state(store)["holder"] == "job-b"
+
+
+@pytest.mark.endpoint
+def test_the_same_holder_takes_it_back_at_once(store):
+    with take(store, KEY, "job-a", 3600, 0, keep=True):
+        pass
+    kept = state(store)["state"]
+    with take(store, KEY, "job-a", 60, 0) as lease:
+        lease.check()
+
+    assert (kept, state(store)["state"]) == ("held", "released")
+
+
+@pytest.mark.endpoint
+def test_an_error_releases_a_lease_that_was_to_be_kept(store):
+    with pytest.raises(ZeroDivisionError), take(store, KEY, "job-a", 3600, 0, keep=True):
+        raise ZeroDivisionError
+
+    assert state(store)["state"] == "released"
+
+
+@pytest.mark.endpoint
+def test_an_expired_lease_is_taken_over(store, later):
+    with take(store, KEY, "dead", 60, 0, keep=True):
+        pass
+    later(63)
+    with take(store, KEY, "job-b", 60, 0) as lease:
+        lease.check()
+        assert state(store)["holder"] == "job-b"
+
+
+@pytest.mark.endpoint
+def test_a_holder_that_was_taken_over_stops_and_leaves_the_other_alone(store, later):
+    with take(store, KEY, "slow", 60, 0) as slow:
+        later(63)
+        with take(store, KEY, "job-b", 60, 0, keep=True):
+            pass
+        slow._ttl_s = 0.03
+        slow._thread.join(0)
+        assert not slow.take(slow._etag)
+        slow._lost = "another writer has taken it over"
+        with pytest.raises(HeldError, match="lost: another writer has taken it over"):
+            slow.check()
+    assert state(store)["holder"] == "job-b"
+
+
+@pytest.mark.endpoint
+def test_the_heartbeat_finds_out_that_it_was_taken_over(store):
+    with take(store, KEY, "slow", 0.6, 0) as slow:
+        there = store.read(KEY)
+        while not store.replace(KEY, there.body.replace(b"slow", b"fast"), there.etag):
+            there = store.read(KEY)
+        slow._thread.join(10)
+        with pytest.raises(HeldError, match="lost"):
+            slow.check()
+
+
+@pytest.mark.endpoint
+def test_a_heartbeat_keeps_it(store):
+    with take(store, KEY, "job-a", 0.9, 0) as lease:
+        before = store.read(KEY).etag
+        time.sleep(1.5)
+        lease.check()
+        assert store.read(KEY).etag != before
+
+
+@pytest.mark.endpoint
+def test_a_holder_that_cannot_renew_stops_in_time(proxied, proxy):
+    with take(proxied, KEY, "job-a", 0.5, 0) as lease:
+        proxy.use(Rule(operation="PutObject", fault=Drop()))
+        time.sleep(0.6)
+        with pytest.raises(HeldError, match=r"could not be renewed within 0\.5 s"):
+            lease.check()
+        proxy.use()
+
+
+@pytest.mark.endpoint
+def test_a_take_whose_answer_was_lost_is_ours(proxied, proxy):
+    proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1))
+
+    with take(proxied, KEY, "job-a", 60, 0) as lease:
+        lease.check()
+        assert lease.take(lease._etag)
+
+
+@pytest.mark.endpoint
+def test_a_release_that_fails_is_no_error(proxied, proxy):
+    with take(proxied, KEY, "job-a", 60, 0):
+        proxy.use(Rule(operation="PutObject", fault=Drop()))
+
+    proxy.use()
+    assert state(proxied)["state"] == "held"
+
+
+@pytest.mark.endpoint
+def test_of_many_at_once_one_holds_it_at_a_time(store, monkeypatch):
+    monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.02)
+    inside, most, counter = [], [], itertools.count()
+
+    def act():
+        with take(store, KEY, f"job-{next(counter)}", 60, 60):
+            inside.append(1)
+            most.append(len(inside))
+            time.sleep(0.02)
+            inside.pop()
+
+    threads = [threading.Thread(target=act) for _ in range(5)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert most == [1] * 5
+
+
+def lease_of(now_s, **changes):
+    plain = {"schema_version": 1, "state": "held", "holder": "job-a", "ttl_s": 60} | changes
+    return Stored(body=json.dumps(plain).encode(), etag="e", modified=AT, now=AT + timedelta(seconds=now_s))
+
+
+@pytest.mark.parametrize(("now_s", "held"), [(0, True), (60, True), (61, True), (62, False), (600, False)])
+def test_it_ends_by_the_clock_of_s3_with_room_for_its_rounding(now_s, held):
+    assert tenure(lease_of(now_s), "").held is held
+
+
+def test_a_released_lease_is_held_by_nobody():
+    assert not tenure(lease_of(0, state="released"), "").held
+
+
+@pytest.mark.parametrize(
+    "changes", [{"schema_version": 2}, {"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str
+)
+def test_what_is_no_lease_is_refused(changes):
+    with pytest.raises(RefusedError, match="s3://b/k: this is no lease"):
+        tenure(lease_of(0, **changes), "s3://b/k")
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"\xff"])
+def test_what_is_no_object_of_ours_is_refused(body):
+    with pytest.raises(RefusedError, match="this is no lease"):
+        tenure(Stored(body=body, etag="e", modified=AT, now=AT), "s3://b/k")

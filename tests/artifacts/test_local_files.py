@@ -1,0 +1,127 @@
+"""What of a folder can be stored, and how a file is cut."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+
+import pytest
+
+from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.files import digest_of, files_below
+from tandem.artifacts.parts import LARGEST, MIB, MOST_PARTS, Span, part_size, parts_of
+
+
+def test_every_file_is_found_with_its_size_and_sha256(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "x.y").write_bytes(b"abc")
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / ".hidden").write_bytes(b"h")
+
+    assert [(file.path, file.size, file.sha256) for file in files_below(tmp_path)] == [
+        (".hidden", 1, hashlib.sha256(b"h").hexdigest()),
+        ("a", 0, hashlib.sha256(b"").hexdigest()),
+        ("b/x.y", 3, hashlib.sha256(b"abc").hexdigest()),
+    ]
+
+
+@pytest.mark.parametrize("size", [0, 1, MIB - 1, MIB, 3 * MIB + 1])
+def test_a_digest_is_of_the_whole_file(tmp_path, size):
+    (tmp_path / "f").write_bytes(body := os.urandom(size))
+
+    assert digest_of(tmp_path / "f") == hashlib.sha256(body).hexdigest()
+
+
+@pytest.mark.parametrize("target", ["a", "/etc/passwd", "nowhere", "."])
+def test_a_symbolic_link_is_refused_by_name(tmp_path, target):
+    (tmp_path / "a").write_bytes(b"")
+    (tmp_path / "link").symlink_to(target)
+
+    with pytest.raises(RefusedError, match=f"{tmp_path}/link: it is a symbolic link"):
+        files_below(tmp_path)
+
+
+def test_a_pipe_is_refused_by_name(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+
+    with pytest.raises(RefusedError, match="pipe: it is neither a file nor a folder"):
+        files_below(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["a\nb", "a\x7f", "back\\slash", b"\xff\xfe", "tandem-manifest.json", "tandem-lease.json", "sub/tandem-lease.json"],
+)
+def test_a_name_that_cannot_be_carried_is_refused(tmp_path, name):
+    path = os.path.join(os.fsencode(tmp_path), os.fsencode(name))  # noqa: PTH118 - a name that is no text
+    os.makedirs(os.path.dirname(path), exist_ok=True)  # noqa: PTH103, PTH120
+    with open(path, "wb"):  # noqa: PTH123
+        pass
+
+    with pytest.raises(RefusedError, match="rename it or take it out"):
+        files_below(tmp_path)
+
+
+def test_a_path_too_long_for_a_key_is_refused(tmp_path):
+    deep = tmp_path.joinpath(*["d" * 200] * 5)
+    deep.mkdir(parents=True)
+    (deep / "f").touch()
+
+    with pytest.raises(RefusedError, match="more than 800 bytes"):
+        files_below(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "nowhere"])
+def test_a_folder_without_files_is_refused(tmp_path, name):
+    with pytest.raises(RefusedError):
+        files_below(tmp_path / name)
+
+
+def test_a_file_that_cannot_be_opened_is_told(tmp_path, monkeypatch):
+    (tmp_path / "f").touch()
+
+    def denied(*_, **__):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("pathlib.Path.open", denied)
+    with pytest.raises(RefusedError, match=f"{tmp_path}/f: the file cannot be read \\(Permission denied\\)"):
+        files_below(tmp_path)
+
+
+@pytest.mark.parametrize("size", [1, 16 * MIB, 16 * MIB + 1, 65 << 30, MOST_PARTS * 16 * MIB, LARGEST - 1, LARGEST])
+def test_every_size_that_s3_takes_is_cut_into_parts_that_it_takes(size):
+    length = part_size(size)
+
+    assert -(-size // length) <= MOST_PARTS
+    assert 5 * MIB <= length <= 5 << 30
+
+
+@pytest.mark.parametrize("size", [0, 1, 16 * MIB, 16 * MIB + 1, 50 * MIB])
+def test_the_parts_are_the_whole_file_in_order(size):
+    parts = list(parts_of(size))
+
+    assert [part.number for part in parts] == list(range(1, len(parts) + 1))
+    assert [part.offset for part in parts] == [sum(part.length for part in parts[:i]) for i in range(len(parts))]
+    assert sum(part.length for part in parts) == size
+
+
+def test_a_span_reads_its_stretch_again_from_its_start(tmp_path):
+    (tmp_path / "f").write_bytes(b"0123456789")
+    with (tmp_path / "f").open("rb") as file:
+        span = Span(file.fileno(), 2, 5)
+        first = (span.read(3), span.read(3), span.read(3))
+        length = span.seek(0, os.SEEK_END)
+        span.seek(0)
+
+        assert (first, length, span.read()) == ((b"234", b"56", b""), 5, b"23456")
+
+
+def test_a_span_of_a_file_that_has_become_shorter_is_no_shorter_body(tmp_path):
+    (tmp_path / "f").write_bytes(b"0123456789")
+    with (tmp_path / "f").open("rb") as file:
+        span = Span(file.fileno(), 0, 10)
+        os.truncate(tmp_path / "f", 4)
+        span.read(4)
+
+        with pytest.raises(OSError, match="shorter"):
+            span.read(1)

@@ -1,0 +1,179 @@
+"""Whatever S3 or the way to it refuses is said in words that name the object and what to do."""
+
+from __future__ import annotations
+
+import inspect
+import socket
+
+import pytest
+from botocore import exceptions as boto
+
+from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
+from tandem.artifacts.store_fault import ACTIONS, Asked, fault_of
+from tandem.twin.faults.rules import NO_SUCH_BUCKET, SLOW_DOWN, Rule, Status
+
+USER = "User: arn:aws:sts::111122223333:assumed-role/r/s is not authorized to perform: "
+
+
+def answered(code, message="said", status=400, operation="PutObject", key="models/o/n/r/f"):
+    error = boto.ClientError(
+        {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}, operation
+    )
+    return fault_of(error, Asked(operation=operation, bucket="some-bucket", key=key))
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "said"),
+    [
+        ("NoSuchBucket", RefusedError, r"the bucket some-bucket does not exist; deploy"),
+        ("InvalidBucketName", RefusedError, r"no such name"),
+        ("SlowDown", WorldError, r"SlowDown at every try; wait a minute"),
+        ("InternalError", WorldError, r"InternalError at every try"),
+        ("RequestTimeTooSkewed", WorldError, r"clock differs .*set the clock"),
+        ("ExpiredToken", WorldError, r"does not accept these credentials .*Pod Identity"),
+        ("InvalidAccessKeyId", WorldError, r"does not accept these credentials"),
+        ("SignatureDoesNotMatch", WorldError, r"does not accept these credentials"),
+        ("BadDigest", WorldError, r"what arrived is not what was to be sent"),
+        ("InvalidObjectState", WorldError, r"archive class .*restore it"),
+        ("PermanentRedirect", RefusedError, r"another region .*AWS_REGION"),
+        ("NoSuchKey", WorldError, r"no such object"),
+        ("KMS.DisabledException", WorldError, r"encryption key cannot be used"),
+        ("SomethingNew", WorldError, r"refused PutObject with SomethingNew \(said\)"),
+    ],
+)
+def test_a_code_of_the_service_has_its_words(code, kind, said):
+    fault = answered(code)
+
+    assert type(fault) is kind
+    with pytest.raises(kind, match=rf"^s3://some-bucket/models/o/n/r/f: .*{said}"):
+        raise fault
+
+
+def test_an_unknown_code_of_a_broken_server_is_one_to_wait_for():
+    assert "wait a minute" in answered("Strange", status=503).change
+
+
+@pytest.mark.parametrize(
+    ("operation", "key", "said"),
+    [
+        ("PutObject", "models/m", "s3:PutObject on arn:aws:s3:::some-bucket/models/* is missing"),
+        ("PutObject", "models/m", "service account tandem-stage has it"),
+        ("UploadPart", "artifacts/a", "service account tandem-compile has it"),
+        ("ListObjectsV2", "models/", "s3:ListBucket on arn:aws:s3:::some-bucket for the prefix models/*"),
+        ("ListMultipartUploads", "artifacts/a/", "s3:ListBucketMultipartUploads on arn:aws:s3:::some-bucket for"),
+        ("ListParts", "artifacts/a", "s3:ListMultipartUploadParts on arn:aws:s3:::some-bucket/artifacts/*"),
+        ("AbortMultipartUpload", "models/a", "s3:AbortMultipartUpload on"),
+        ("GetObject", "models/a", "tandem-serve, tandem-stage or tandem-compile"),
+        ("DeleteObjects", "models/a", "no service account may delete"),
+    ],
+)
+def test_a_denial_names_the_missing_action_and_who_has_it(operation, key, said):
+    assert said in answered("AccessDenied", "Access Denied", 403, operation, key).change
+
+
+def test_a_denied_key_names_the_action_on_it():
+    fault = answered("AccessDenied", USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no", 403)
+
+    assert "denies kms:GenerateDataKey" in fault.what
+    assert "allow kms:GenerateDataKey" in fault.change
+
+
+def test_a_write_that_the_buckets_policy_forbids_may_be_of_the_wrong_key():
+    message = USER + 's3:PutObject on resource: "x" with an explicit deny in a resource-based policy'
+
+    assert answered("AccessDenied", message, 403).change.startswith("wrong key encryption")
+
+
+def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
+    message = USER + 's3:GetObject on resource: "x" with an explicit deny in a resource-based policy'
+
+    assert "encryption" not in str(answered("AccessDenied", message, 403, "GetObject"))
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "said"),
+    [
+        (boto.NoCredentialsError(), WorldError, "no AWS credentials .*Pod Identity association"),
+        (boto.CredentialRetrievalError(provider="container-role", error_msg="x"), WorldError, "no AWS credentials"),
+        (boto.EndpointConnectionError(endpoint_url="http://x"), WorldError, "cannot be reached .*VPC's S3 endpoint"),
+        (boto.ConnectTimeoutError(endpoint_url="http://x"), WorldError, "cannot be reached"),
+        (boto.SSLError(endpoint_url="http://x", error="bad"), WorldError, "cannot be reached"),
+        (boto.ReadTimeoutError(endpoint_url="http://x"), WorldError, "ended within the data"),
+        (boto.ConnectionClosedError(endpoint_url="http://x"), WorldError, "ended within the data"),
+        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), WorldError, "ended within the data"),
+        (boto.ProfileNotFound(profile="p"), RefusedError, "AWS_PROFILE"),
+        (boto.NoRegionError(), RefusedError, "AWS_REGION"),
+        (boto.ParamValidationError(report="bad bucket"), RefusedError, "bad bucket"),
+        (boto.UnseekableStreamError(stream_object="x"), WorldError, "PutObject failed"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_error_before_any_answer_has_its_words(error, kind, said):
+    fault = fault_of(error, Asked(operation="PutObject", bucket="b", key="k"))
+
+    assert type(fault) is kind
+    with pytest.raises(kind, match=rf"^s3://b/k: .*{said}"):
+        raise fault
+
+
+def every_error_of_botocore():
+    for name, kind in sorted(vars(boto).items()):
+        if inspect.isclass(kind) and issubclass(kind, boto.BotoCoreError):
+            yield pytest.param(kind, id=name)
+
+
+@pytest.mark.parametrize("kind", list(every_error_of_botocore()))
+def test_every_class_of_botocore_becomes_a_fault_that_names_the_object(kind):
+    error = kind.__new__(kind)
+    error.args = ("as it came",)
+    fault = fault_of(error, Asked(operation="PutObject", bucket="b", key="k"))
+
+    assert isinstance(fault, ArtifactError)
+    assert (fault.where, bool(fault.change)) == ("s3://b/k", True)
+
+
+@pytest.mark.endpoint
+def test_every_operation_that_is_asked_for_has_its_action(proxied, proxy, blob):
+    """What the whole of store, send and receive asks of S3 is known by the table of actions."""
+    from tandem.artifacts.files import files_below  # noqa: PLC0415
+    from tandem.artifacts.receive import receive_all  # noqa: PLC0415
+    from tandem.artifacts.send import send_all  # noqa: PLC0415
+
+    folder = blob("large", 17 << 20).parent
+    blob("small", 10)
+    files = files_below(folder)
+    proxy.use(Rule(operation="CompleteMultipartUpload", fault=Status(status=400, code="InvalidPart"), times=1))
+    send_all(proxied, folder, "p", files)
+    proxied.client.create_multipart_upload(Bucket=proxied.bucket, Key="p/small")
+    send_all(proxied, folder, "p", files)
+    receive_all(proxied, "p", folder.parent / "to", files)
+    proxied.delete([row.key for row in proxied.list("p")])
+
+    assert {one.operation for one in proxy.log} == set(ACTIONS)
+
+
+@pytest.mark.endpoint
+def test_a_missing_bucket_is_told_through_a_real_answer(store):
+    store.bucket = "never-made"
+
+    with pytest.raises(RefusedError, match="the bucket never-made does not exist"):
+        store.read("models/m")
+
+
+@pytest.mark.endpoint
+@pytest.mark.parametrize(("fault", "kind"), [(SLOW_DOWN, WorldError), (NO_SUCH_BUCKET, RefusedError)])
+def test_a_write_that_always_fails_is_told_through_a_real_answer(proxied, proxy, fault, kind):
+    proxy.use(Rule(operation="PutObject", fault=fault))
+
+    with pytest.raises(kind, match=f"s3://{proxied.bucket}/models/m: "):
+        proxied.create("models/m", b"{}")
+
+
+@pytest.mark.endpoint
+def test_nobody_listening_is_told(module):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
+        done = module("list", "--bucket", "some-bucket", AWS_ENDPOINT_URL_S3=url, AWS_MAX_ATTEMPTS="1")
+
+    assert (done.returncode, "cannot be reached" in done.stdout, "Traceback" in done.stderr) == (3, True, False)

@@ -1,0 +1,110 @@
+"""Stored manifests: last, never over another one, and never before the files are whole."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+
+from tandem.artifacts.fault import RefusedError, StaleError
+from tandem.artifacts.manifest import File, Manifest
+from tandem.artifacts.stored import read_stored_manifest, write_stored_manifest
+from tandem.twin.faults.rules import LoseAnswer, Rule
+
+pytestmark = pytest.mark.endpoint
+PREFIX = "artifacts/key"
+
+
+@pytest.fixture
+def whole(endpoint, bucket):
+    """A manifest whose files are in the bucket."""
+    bodies = {"a": b"alpha", "sub/b": b"beta", "c": b""}
+    for name, body in bodies.items():
+        endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/run/{name}", Body=body,
+                                         Metadata={"sha256": hashlib.sha256(body).hexdigest()})  # fmt: skip
+    return manifest(bodies)
+
+
+def manifest(bodies, **changes):
+    files = tuple(
+        File(path=name, size=len(body), sha256=hashlib.sha256(body).hexdigest()) for name, body in bodies.items()
+    )
+    plain = {"schema_version": 1, "kind": "artifact", "name": "key", "folder": "run", "fields": {}, "made": {}}
+    return Manifest(**(plain | {"files": files} | changes))
+
+
+def test_a_written_manifest_is_read_back(store, whole):
+    written = write_stored_manifest(store, PREFIX, whole)
+
+    assert (written, read_stored_manifest(store, PREFIX).to_bytes()) == (True, whole.to_bytes())
+
+
+def test_where_there_is_none_none_is_read(store):
+    assert read_stored_manifest(store, PREFIX) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "body", "said"),
+    [
+        ("sub/b", None, "sub/b: missing"),
+        ("a", b"alph", "a: 4 bytes instead of 5"),
+        ("a", b"ALPHA", "a: marked with SHA-256"),
+    ],
+    ids=["missing", "size", "content"],
+)
+def test_a_set_that_is_not_whole_gets_no_manifest(store, whole, name, body, said):
+    key = {"Bucket": store.bucket, "Key": f"{PREFIX}/run/{name}"}
+    if body is None:
+        store.client.delete_object(**key)
+    else:
+        store.client.put_object(**key, Body=body)
+
+    with pytest.raises(StaleError, match=said):
+        write_stored_manifest(store, PREFIX, whole)
+    assert read_stored_manifest(store, PREFIX) is None
+
+
+def test_another_manifest_is_never_replaced(store, whole):
+    first = whole.model_copy(update={"made": {"run": "first"}})
+    write_stored_manifest(store, PREFIX, first)
+
+    assert (write_stored_manifest(store, PREFIX, whole), read_stored_manifest(store, PREFIX).made) == (
+        False,
+        {"run": "first"},
+    )
+
+
+def test_the_same_manifest_again_counts_as_ours(store, whole):
+    write_stored_manifest(store, PREFIX, whole)
+
+    assert write_stored_manifest(store, PREFIX, whole)
+
+
+def test_a_manifest_whose_answer_was_lost_is_ours(proxied, proxy, whole):
+    proxy.use(Rule(operation="PutObject", path="*/tandem-manifest.json", fault=LoseAnswer(), times=1))
+
+    assert write_stored_manifest(proxied, PREFIX, whole)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"schema_version": 1, "ki', "cut off"),
+        (b'{"schema_version": 2}', "schema 2, this program knows up to 1"),
+        (b"{}", "malformed"),
+    ],
+    ids=["truncated", "newer", "malformed"],
+)
+def test_a_manifest_that_cannot_be_read_names_its_object(store, endpoint, bucket, body, said):
+    endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
+
+    with pytest.raises(RefusedError, match=f"s3://{bucket}/{PREFIX}/tandem-manifest.json: .*{said}"):
+        read_stored_manifest(store, PREFIX)
+
+
+def test_a_stored_manifest_that_names_a_way_out_is_refused(store, endpoint, bucket, whole):
+    body = whole.to_bytes().replace(b'"sub/b"', b'"../b"')
+    endpoint.client("s3").put_object(Bucket=bucket, Key=f"{PREFIX}/tandem-manifest.json", Body=body)
+
+    with pytest.raises(RefusedError, match="leaves its folder"):
+        read_stored_manifest(store, PREFIX)
