@@ -21,6 +21,7 @@ ALLOWED = {
     "tandem/artifacts": {"tandem.artifacts", "tandem.spec"},
     "tandem/commands": {"tandem.commands", "tandem.spec", "tandem.rules", "tandem.artifacts", "charts"},
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts"},
+    "lambdas": set(),
     "stacks": {"stacks", "tandem.spec", "tandem.rules"},
     "charts": {"charts", "tandem.spec", "tandem.rules"},
 }
@@ -80,6 +81,13 @@ def test_a_package_keeps_libraries_of_other_layers_out(folder: str, path: Path) 
     assert libraries & FORBIDDEN_LIBRARIES[folder] == set()
 
 
+@pytest.mark.parametrize("path", modules("lambdas"), ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
+    libraries = {name.partition(".")[0] for name in imports(path)}
+
+    assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore"}
+
+
 def test_only_the_cli_and_the_app_start_from_charts_and_stacks() -> None:
     importers = {
         path.relative_to(ROOT).parts[0]
@@ -127,7 +135,13 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
     assert holders == [], what
 
 
-@pytest.mark.parametrize("file", ["requirements.txt", "requirements-test.txt", "constraints.txt"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        "requirements.txt", "requirements-test.txt", "constraints.txt", "images/tandem/requirements.txt",
+        "tandem/twin/aws/requirements.txt",
+    ],
+)  # fmt: skip
 def test_every_python_dependency_is_pinned_exactly(file: str) -> None:
     lines = [line.split("#")[0].strip() for line in (ROOT / file).read_text().splitlines()]
 
