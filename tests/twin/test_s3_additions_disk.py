@@ -59,6 +59,12 @@ def anonymous(process):
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
 
 
+def read_bytes(process):
+    """Bytes that the process has asked to read of files."""
+    lines = Path(f"/proc/{process}/io").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("rchar"))
+
+
 def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
     upload("k", PART, PART[::-1], b"end")
     whole = PART + PART[::-1] + b"end"
@@ -110,6 +116,15 @@ def test_neither_objects_nor_parts_nor_versions_stay_in_memory(keeping, s3, buck
         s3.upload_part(Bucket=bucket, Key="under-way", UploadId=begun, PartNumber=number, Body=PART)
 
     assert anonymous(keeping.process_id) - before < 64 * MIB  # of 160 that were sent
+
+
+def test_a_range_is_read_without_reading_the_whole(keeping, s3, bucket, upload):
+    upload("k", PART, PART)
+    before = read_bytes(keeping.process_id)
+    for start in range(0, 2 * len(PART), MIB):
+        s3.get_object(Bucket=bucket, Key="k", Range=f"bytes={start}-{start + MIB - 1}")["Body"].read()
+
+    assert read_bytes(keeping.process_id) - before < len(PART)
 
 
 def test_an_object_outlives_a_restart_with_all_that_was_said_of_it(tmp_path):
