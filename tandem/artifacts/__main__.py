@@ -6,6 +6,7 @@ Invariant: no traceback for a foreseeable fault; the last line of a failed proce
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     module.add_arguments(parser)
     options = parser.parse_args(arguments[1:])
+    if "AWS_REGION" in os.environ:  # what pods are given, as everywhere on AWS; boto3 itself reads the other name only
+        os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
     try:
         return int(module.run(options))
     except ArtifactError as error:

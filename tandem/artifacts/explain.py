@@ -13,16 +13,19 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from tandem.artifacts.asked import KEY_VARIABLE, asked_key
 from tandem.artifacts.fault import RefusedError
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import NAME, read_manifest
 from tandem.spec.artifact_key import ArtifactKey, differences
 
+if TYPE_CHECKING:
+    from tandem.artifacts.contents import StoredSet
+
 Differences = Mapping[str, tuple[object, object]]
 
-KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"
 NEAREST = 3  # names proposed for a word that is none
 SHORTEST_DIGEST = 4  # characters; fewer are a typing error rather than a digest
 
@@ -194,20 +197,23 @@ def of_variable() -> Iterator[Side]:
     Raises:
         RefusedError: what it carries is no key.
     """
-    text = os.environ.get(KEY_VARIABLE)
-    if text is None:
-        return
-    fields = _plain(text.encode())
-    name = key_name(fields) if isinstance(fields, dict) else None
-    if name is None:
-        raise RefusedError(
-            "the variable holds no artifact key", where=KEY_VARIABLE, change="render the manifests again"
-        )
-    yield Side(name=name, fields=fields, where=KEY_VARIABLE)
+    if KEY_VARIABLE in os.environ:
+        key = asked_key()
+        yield Side(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE)
 
 
 def _stored(bucket: str) -> Iterator[Side]:
-    raise NotImplementedError
+    from tandem.artifacts.contents import contents  # noqa: PLC0415  # boto3, which two files on disk do not need
+    from tandem.artifacts.store import open_store  # noqa: PLC0415
+
+    yield from stored_sides(contents(open_store(bucket)), f"s3://{bucket}/")
+
+
+def stored_sides(stored: Iterable[StoredSet], url: str) -> Iterator[Side]:
+    """Yield the key of every stored artifact whose manifest can be read."""
+    for found in stored:
+        if found.kind == "artifact" and found.manifest is not None:
+            yield Side(name=found.name, fields=found.manifest.fields, where=f"{url}{found.manifest_key}")
 
 
 def _meant(word: str, sides: Iterable[Side]) -> Side | None:

@@ -10,18 +10,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from pathlib import PurePosixPath
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import Field, ValidationError, field_validator
 
 from tandem.artifacts.fault import RefusedError
 from tandem.spec.record import Record
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION: Final = 1
 NAME = "tandem-manifest.json"  # beside the files: neither the hub nor a runtime uses this name
 LEASE_NAME = "tandem-lease.json"
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class NewerSchemaError(RefusedError):
+    """The manifest is of a newer schema: whole perhaps, and not this program's to judge."""
 
 
 class File(Record):
@@ -104,7 +108,7 @@ def read_manifest(body: bytes, where: str) -> Manifest:
         raise RefusedError(f"the manifest is cut off or no JSON ({error})", where=where, change=again) from None
     version = plain.get("schema_version") if isinstance(plain, dict) else None
     if isinstance(version, int) and version > SCHEMA_VERSION:
-        raise RefusedError(
+        raise NewerSchemaError(
             f"the manifest has schema {version}, this program knows up to {SCHEMA_VERSION}", where=where,
             change="use the tools image of the release that wrote it, or a newer one",
         )  # fmt: skip

@@ -14,7 +14,8 @@ from typing import Any, Literal
 
 import yaml
 
-from tandem.artifacts.explain import KEY_VARIABLE, Differences, key_name
+from tandem.artifacts.asked import KEY_VARIABLE
+from tandem.artifacts.explain import Differences, key_name
 from tandem.commands.inputs import Inputs
 from tandem.spec.artifact_key import differences
 from tandem.spec.catalogue import Catalogue

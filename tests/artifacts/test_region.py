@@ -1,0 +1,23 @@
+"""The region that a pod is given reaches boto3, which reads another variable than the rest of AWS."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tandem.artifacts.__main__ import main
+
+
+@pytest.mark.parametrize(("given", "found"), [(None, "eu-north-1"), ("eu-west-3", "eu-west-3")])
+def test_aws_region_is_the_region_unless_boto3_has_its_own(
+    monkeypatch: pytest.MonkeyPatch, given: str | None, found: str
+) -> None:
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", given or "")
+    if given is None:
+        monkeypatch.delenv("AWS_DEFAULT_REGION")
+
+    main(["explain", "no such word"])
+
+    assert os.environ["AWS_DEFAULT_REGION"] == found
