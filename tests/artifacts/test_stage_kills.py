@@ -1,0 +1,122 @@
+"""A stage that is killed again and again ends as one that was never killed, and no reader ever sees half of it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from staging_inputs import COMMIT, MODEL
+
+from tandem.artifacts.manifest import NAME, read_manifest
+from tandem.artifacts.store import Store
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.checkpoint import MIB, Checkpoint
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import Rule, SlowAnswer
+from tandem.twin.hub.server import Hub
+
+pytestmark = pytest.mark.endpoint
+SEED = 4_071_969
+KILLS = 8
+PREFIX = f"models/{MODEL}/{COMMIT}"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """Two shards of two parts each, and small files."""
+    Checkpoint.of_size(40 * MIB, shards=2).write(tmp_path / "hub" / MODEL / COMMIT)
+    with Hub(tmp_path / "hub", Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=40_000_000))) as running:
+        yield running
+
+
+@pytest.fixture
+def start(hub: Hub, proxied: Store, aws: dict[str, str], tmp_path: Path) -> Callable[[Path], subprocess.Popen[bytes]]:
+    """Start the command as a pod does."""
+
+    def begin(work: Path) -> subprocess.Popen[bytes]:
+        said = (tmp_path / "said").open("ab")
+        return subprocess.Popen(
+            [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", proxied.bucket, "--model", MODEL,
+             "--revision", COMMIT, "--work", str(work)],
+            cwd=ROOT, stdout=said, stderr=said,
+            env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url, "TANDEM_HOLDER": "stage-tiny"},
+        )  # fmt: skip
+
+    return begin
+
+
+def objects(endpoint: Endpoint, bucket: str) -> dict[str, bytes]:
+    s3 = endpoint.client("s3")
+    keys = [row["Key"] for row in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
+    return {key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys}
+
+
+def broken_promise(there: dict[str, bytes]) -> list[str]:
+    """The files that a manifest names and that are not whole."""
+    body = there.get(f"{PREFIX}/{NAME}")
+    files = read_manifest(body, PREFIX).files if body else ()
+    found = {file.path: there.get(f"{PREFIX}/{file.path}", b"") for file in files}
+    return [file.path for file in files if hashlib.sha256(found[file.path]).hexdigest() != file.sha256]
+
+
+def test_killed_at_random_moments_the_end_state_is_the_same_byte_for_byte(
+    start: Callable[[Path], subprocess.Popen[bytes]], hub: Hub, proxy: FaultProxy, endpoint: Endpoint, bucket: str,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    assert start(tmp_path / "clean").wait(60) == 0
+    clean, total = objects(endpoint, bucket), len(hub.log) + len(proxy.log)
+    endpoint.client("s3").delete_objects(Bucket=bucket, Delete={"Objects": [{"Key": key} for key in clean]})
+    chance, killed = random.Random(SEED), 0  # noqa: S311 - a moment is no secret
+    print(f"seed {SEED}, {total} requests")  # noqa: T201 - so that a failure can be repeated
+
+    for _ in range(KILLS):
+        if chance.random() < 0.5:  # another pod, another disk
+            shutil.rmtree(tmp_path / "work", ignore_errors=True)
+        hub.forget()
+        proxy.forget()
+        after, process = chance.randrange(2, total // 2), start(tmp_path / "work")
+        while len(hub.log) + len(proxy.log) < after and process.poll() is None:
+            time.sleep(0.001)
+        time.sleep(chance.random() * 0.05)
+        process.kill()
+        killed += process.wait() == -9
+
+        assert broken_promise(objects(endpoint, bucket)) == []
+
+    assert start(tmp_path / "work").wait(60) == 0
+    assert (killed >= 6, objects(endpoint, bucket)) == (True, clean)
+    assert endpoint.client("s3").list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
+
+
+def test_a_finished_part_is_not_sent_again_after_a_kill(
+    start: Callable[[Path], subprocess.Popen[bytes]], proxy: FaultProxy, tmp_path: Path
+) -> None:
+    process = start(tmp_path / "work")
+    while not any(one.done for one in proxy.requests("UploadPart")):
+        time.sleep(0.001)
+    process.kill()
+    process.wait()
+    while any(one.ended_s is None for one in proxy.log):
+        time.sleep(0.001)
+    before = finished_parts(proxy)
+    proxy.forget()
+
+    assert start(tmp_path / "work").wait(60) == 0
+
+    keys = [f"/{PREFIX}/model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    assert len(before) >= 1
+    assert sorted(before + finished_parts(proxy)) == [(key, part) for key in keys for part in ("1", "2")]
+
+
+def finished_parts(proxy: FaultProxy) -> list[tuple[str, str]]:
+    done = [one for one in proxy.requests("UploadPart") if one.done]
+    return [("/" + one.path.split("/", 2)[2], one.query["partNumber"]) for one in done]
