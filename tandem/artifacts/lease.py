@@ -187,3 +187,15 @@ def _taken(store: Store, key: str, holder: str, ttl_s: float, wait_s: float) -> 
             say("waiting for a lease", object=store.url(key), holder=seen.holder, until=seen.until, wait_s=round(left))
             told = seen.holder
         time.sleep(min(POLL_S, left, ttl_s))
+
+
+def let_go(store: Store, key: str, holder: str) -> None:
+    """Say that a lease is free which a dead process of the same holder left held; anything else is left alone.
+
+    Raises:
+        ArtifactError: S3 failed, or the object is no lease.
+    """
+    stored = store.read(key)
+    seen = tenure(stored, store.url(key)) if stored else None
+    if stored and seen and seen.until is not None and seen.holder == holder:
+        store.write_if(key, _body("released", holder), stored.etag)

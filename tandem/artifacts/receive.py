@@ -251,43 +251,60 @@ class _Receiving:
             digest.update(os.pread(self.descriptor, min(PIECE, end - offset), offset))
 
     def _range(self, offset: int, length: int) -> None:
-        """Receive one range; where the answer is cut short, ask for the rest."""
-        written = 0
-        cut: BaseException = _CutShortError("it sent less than its length says")
-        for attempt in range(TRIES):
-            try:
-                for piece in self._pieces(offset + written, length - written):
-                    written += _written(self.descriptor, piece, offset + written)
-            except _CutShortError as error:
-                cut = error.__cause__ or error
-            if written == length:
-                return
-            if attempt + 1 < TRIES:
-                time.sleep(random.uniform(0, WAIT_S * 2**attempt))  # noqa: S311 - a wait is no secret
-        raise fault_of(cut, Asked(operation="GetObject", bucket=self.store.bucket, key=self.key))
+        for piece in stream(self.store, self.key, self.etag, offset, length):
+            offset += _written(self.descriptor, piece, offset)
 
-    def _pieces(self, offset: int, length: int) -> Iterator[bytes]:
-        with self.store.asking("GetObject", self.key):
+
+def stream(store: Store, key: str, etag: str, offset: int, length: int) -> Iterator[bytes]:
+    """Yield a stretch of an object in pieces of a megabyte; where an answer is cut short, the rest is asked for.
+
+    Args:
+        store: the bucket.
+        key: the object.
+        etag: of the object that is meant.
+        offset: where the stretch begins, in bytes.
+        length: its bytes.
+
+    Raises:
+        StaleError: the object has another ETag by now, or is gone.
+        WorldError: S3 failed, or cut every answer short.
+    """
+    done = 0
+    cut: BaseException = _CutShortError("it sent less than its length says")
+    for attempt in range(TRIES):
+        try:
+            for piece in _pieces(store, key, etag, offset + done, length - done):
+                done += len(piece)
+                yield piece
+        except _CutShortError as error:
+            cut = error.__cause__ or error
+        if done == length:
+            return
+        if attempt + 1 < TRIES:
+            time.sleep(random.uniform(0, WAIT_S * 2**attempt))  # noqa: S311 - a wait is no secret
+    raise fault_of(cut, Asked(operation="GetObject", bucket=store.bucket, key=key))
+
+
+def _pieces(store: Store, key: str, etag: str, offset: int, length: int) -> Iterator[bytes]:
+    with store.asking("GetObject", key):
+        try:
+            answer = store.client.get_object(
+                Bucket=store.bucket, Key=key, IfMatch=etag, Range=f"bytes={offset}-{offset + length - 1}"
+            )
+        except ClientError as error:
+            if reason(error) in REPLACED:
+                raise _differs(store, key, f"the object was replaced while it was read ({reason(error)})") from None
+            raise
+    with contextlib.closing(answer["Body"]) as body:
+        while length:
             try:
-                answer = self.store.client.get_object(
-                    Bucket=self.store.bucket, Key=self.key, IfMatch=self.etag,
-                    Range=f"bytes={offset}-{offset + length - 1}",
-                )  # fmt: skip
-            except ClientError as error:
-                if reason(error) in REPLACED:
-                    what = f"the object was replaced while it was read ({reason(error)})"
-                    raise _differs(self.store, self.key, what) from None
-                raise
-        with contextlib.closing(answer["Body"]) as body:
-            while True:
-                try:
-                    piece = body.read(PIECE)
-                except BotoCoreError as error:
-                    raise _CutShortError from error
-                if not piece:
-                    return
-                yield piece[:length]
-                length -= len(piece)
+                piece = body.read(min(PIECE, length))
+            except BotoCoreError as error:
+                raise _CutShortError from error
+            if not piece:
+                return
+            yield piece
+            length -= len(piece)
 
 
 class _CutShortError(Exception):
