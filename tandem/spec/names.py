@@ -5,6 +5,7 @@ Invariant: only names that a manifest or an operator must know are fixed here; a
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -106,8 +107,9 @@ def raise_label(variant: Variant) -> str:
 
 def stage_job(model: Model) -> str:
     """Return the name of the CronJob that stages one model's snapshot, cut to what a CronJob's name may be."""
-    revision = slug(model.revision_or_main())[:REVISION_CHARACTERS]
-    return _joined("stage", slug(model.id), revision)
+    # a digest where no commit is pinned: two long names that are cut alike would both end in `main`
+    commit = model.revision.value or hashlib.sha256(model.id.encode()).hexdigest()
+    return _joined("stage", slug(model.id), slug(commit)[:REVISION_CHARACTERS])
 
 
 def compile_job(key: ArtifactKey) -> str:

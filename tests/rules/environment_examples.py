@@ -7,6 +7,8 @@ from known import ENVIRONMENT
 
 from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
 
+HUB = {"endpoint": "https://hub.acme.dev"}
+
 ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "region-offers-type": Example(
         path="region",
@@ -64,6 +66,7 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="guard.idle_minutes",
         found={"environment.guard.max_hours": 1, "environment.guard.idle_minutes": 60},
         passed={"environment.guard.max_hours": 1, "environment.guard.idle_minutes": 59},
+        also=("compile-before-guard",),
     ),
     "efa-needless": Example(path="capacity.efa", found={f"{CAPACITY}.efa": True}),
     "kubernetes-floor": Example(
@@ -93,9 +96,17 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={"environment.registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}},
         passed={"environment.registry_mirrors": MIRRORS},
     ),
+    "hub-reached": Example(
+        path="hub.endpoint",
+        found={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS},
+        passed={
+            "environment.network.nat": "none", "environment.registry_mirrors": MIRRORS,
+            "environment.hub": {"endpoint": "https://hub.acme.dev"},
+        },
+    ),
     "mirrors-closed": Example(
         path="registry_mirrors",
-        found={"environment.network.nat": "none"},
+        found={"environment.network.nat": "none", "environment.hub": HUB},
         passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS},
     ),
     "range-valid": Example(
@@ -123,7 +134,7 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="network.interface_endpoints",
         found={
             "environment.network.nat": "none", "environment.network.interface_endpoints": False,
-            "environment.registry_mirrors": MIRRORS,
+            "environment.registry_mirrors": MIRRORS, "environment.hub": HUB,
         },
         passed={"environment.network.interface_endpoints": False},
     ),

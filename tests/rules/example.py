@@ -83,6 +83,18 @@ def offered(kind: str, zone: str) -> Vary:
     return vary
 
 
+def disk(gigabytes: int) -> Vary:
+    """Return a small instance with so much local disk."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        table = catalogue.instances.instances
+        small = table["trn2.3xlarge"].model_copy(update={"nvme_gb": fig(gigabytes)})
+        instances = catalogue.instances.model_copy(update={"instances": {**table, "trn2.3xlarge": small}})
+        return with_fields(catalogue, instances=instances)
+
+    return vary
+
+
 def cited(value: Any, source: str) -> Any:
     """Return a figure of a real runtime file's source."""
     return fig(value).model_copy(update={"source": source})

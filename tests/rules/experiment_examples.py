@@ -11,6 +11,7 @@ from example import (
     VARIANT,
     Example,
     cited,
+    disk,
     eagle,
     mode,
     native,
@@ -49,7 +50,10 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
     "draft-by-mode": Example(path="variants[1].draft", found={f"{VARIANT}.draft": None}),
     "draft-kind": Example(path="variants[1].draft", found={f"{VARIANT}.draft": "made-up/eagle3-qwen"}),
     "model-unpinned": Example(path="variants[1].draft", vary=of_model("Qwen/Qwen3-1.7B", revision=fig(None))),
-    "model-gated": Example(path="target", vary=of_model("Qwen/Qwen3-32B", gated=fig(True))),
+    "model-gated": Example(
+        path="target", vary=of_model("Qwen/Qwen3-32B", gated=fig(True)),
+        found={"environment.hub": {"token_secret": "tandem/hub"}},
+    ),
     "mode-served": Example(
         path="variants[1].mode", found={f"{VARIANT}.mode": "vanilla"}, passed=eagle("made-up/eagle-whole")
     ),
@@ -160,6 +164,59 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         passed=native(),
     ),
     "async-plain": Example(path="serving.async_mode", found={f"{SERVING}.async_mode": True}),
+    "compile-mode": Example(
+        path="compile.where",
+        found={**native(), "experiment.compile": {"where": "cpu"}, "experiment.accept_unproven": True},
+        passed={"experiment.compile": {"where": "cpu"}, "experiment.accept_unproven": True},
+        also=("compile-unproven-accepted",),
+    ),
+    "compile-unproven": Example(
+        path="compile.where", found={"experiment.compile": {"where": "cpu"}},
+        passed={"experiment.compile": {"where": "device"}},
+    ),
+    "compile-unproven-accepted": Example(
+        path="compile.where", found={"experiment.compile": {"where": "cpu"}, "experiment.accept_unproven": True}
+    ),
+    "compile-shm": Example(
+        path="compile.memory_gib",
+        found={"experiment.compile": {"memory_gib": 16}},
+        passed={"experiment.compile": {"memory_gib": 17}},
+    ),
+    "compile-fits": Example(
+        path="experiments[0]",
+        found={"experiment.compile": {"cpu": 191}},
+        passed={"experiment.compile": {"cpu": 190, "memory_gib": 1891}},
+    ),
+    "disk-fits": Example(
+        path="experiments[0]",
+        found=small(tensor_parallel_size=4),
+        vary=disk(370),
+        passed=small(tensor_parallel_size=4),
+        vary_passed=disk(380),
+    ),
+    "compile-before-guard": Example(
+        path="experiments[0]",
+        found={"experiment.compile": {"deadline_hours": 8}},
+        passed={"experiment.compile": {"deadline_hours": 7}},
+    ),
+    "sequence-divides": Example(
+        path="serving.tuning.sequence_parallel_enabled",
+        found={f"{TUNING}.sequence_parallel_enabled": True, f"{TUNING}.context_encoding_buckets": [72, 1024]},
+        passed={f"{TUNING}.sequence_parallel_enabled": True},
+    ),
+    "eagle-sequence": Example(
+        path="serving.tuning.sequence_parallel_enabled",
+        found=eagle("made-up/eagle-whole", **{f"{TUNING}.sequence_parallel_enabled": True}),
+        passed={f"{TUNING}.sequence_parallel_enabled": True},
+        also=("head-output",),
+    ),
+    "hub-token": Example(
+        path="experiments[0]",
+        vary=of_model("Qwen/Qwen3-32B", gated=fig(True)),
+        passed={"environment.hub": {"token_secret": "tandem/hub"}},
+        vary_passed=of_model("Qwen/Qwen3-32B", gated=fig(True)),
+        also=("model-gated",),
+    ),
     "cores-present": Example(
         path="serving.tensor_parallel_size",
         found={f"{SERVING}.tensor_parallel_size": 64},

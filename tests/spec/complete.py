@@ -28,6 +28,7 @@ ENVIRONMENT: dict[str, Any] = {
         "existing_bucket": "models", "noncurrent_days": 30, "usd_per_gb_month": 0.02,
         "usd_per_gb_month_date": "2026-11-21",
     },
+    "hub": {"endpoint": "https://hub.acme.dev", "token_secret": "tandem/hub"},
     "capacity": {
         "instance_type": "trn2.48xlarge", "kind": "capacity-block", "reservation_id": "cr-0123456789abcdef0",
         "zone": "use2-az3", "nodes": 1, "usd_per_hour": 35.76, "usd_per_hour_date": "2026-05-31", "efa": False,
@@ -63,6 +64,7 @@ EXPERIMENT: dict[str, Any] = {
     "serving": {
         "tensor_parallel_size": 32, "logical_neuron_core": 2, "devices": 8, "device_group": 8, "max_num_seqs": 4,
         "max_model_len": 1024, "dtype": "bfloat16", "async_mode": False, "cpu": 90, "memory_gib": 256, "shm_gib": 16,
+        "copy_artifact": False,
         "tuning": {
             "fused_qkv": True, "sequence_parallel_enabled": True, "qkv_kernel_enabled": True,
             "attn_kernel_enabled": True, "mlp_kernel_enabled": True, "cc_pipeline_tiling_factor": 1,
@@ -70,6 +72,7 @@ EXPERIMENT: dict[str, Any] = {
             "num_seqs_buckets": [4], "optimization_level": 2,
         },
     },
+    "compile": {"where": "device", "cpu": 90, "memory_gib": 256, "deadline_hours": 4, "attempts": 3},
     "variants": [
         {
             "name": "fast", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": 7,

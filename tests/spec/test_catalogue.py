@@ -210,6 +210,23 @@ def test_rejects_a_runtime_that_leaves_a_mode_out(data: Path) -> None:
         catalogue(data)
 
 
+FLAGS = [
+    "tp_degree", "padding_side", "speculation_length", "on_device_sampling_config",
+    "on_device_sampling_config.top_k", "save_sharded_checkpoint", "async_mode", "sequence_parallel_enabled",
+    "enable_eagle_speculation", "context_encoding_buckets",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("setting", FLAGS)
+def test_rejects_a_runtime_whose_compile_has_no_flag_for_a_setting(data: Path, setting: str) -> None:
+    file = data / "runtimes" / "nxdi-v0.yaml"
+    lines = [line for line in file.read_text().splitlines() if not line.startswith(f"      {setting}: {{flag")]
+    file.write_text("\n".join(lines))
+
+    with pytest.raises(SpecError, match=rf"spelling\.compile\.flags: got no flag for {setting}"):
+        catalogue(data)
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_rejects_a_data_file_with_an_unknown_key(data: Path, name: str) -> None:
     with (data / name).open("a") as file:

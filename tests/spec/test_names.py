@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
 
 import pytest
@@ -111,3 +112,53 @@ def test_a_stack_is_named_by_environment_and_kind() -> None:
 
 def test_a_volume_of_models_is_named_by_its_experiment() -> None:
     assert names.models_volume(experiment("post")) == "post-models"
+
+
+@pytest.mark.parametrize("model", known().models)
+def test_the_job_that_stages_a_model_has_a_legal_name(model: str) -> None:
+    name = names.stage_job(known().models[model])
+
+    assert re.fullmatch(r"stage-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{7}", name)
+    assert len(name) <= 52
+
+
+def test_no_two_models_are_staged_by_one_job() -> None:
+    assert len({names.stage_job(model) for model in known().models.values()}) == len(known().models)
+
+
+def test_two_unpinned_models_of_one_long_name_are_staged_apart() -> None:
+    model = known().models["Qwen/Qwen3-32B"]
+    unpinned = model.model_copy(update={"revision": model.revision.model_copy(update={"value": None})})
+    one, other = (unpinned.model_copy(update={"id": f"{start}/{'a' * 60}"}) for start in ("first", "second"))
+
+    assert names.stage_job(one) != names.stage_job(other)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_job_that_compiles_an_artifact_has_a_legal_name(name: str) -> None:
+    declared = experiment(name)
+    jobs = [names.compile_job(artifact_key(declared, variant, known())) for variant in declared.all_variants()]
+
+    assert all(re.fullmatch(r"compile-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}", job) for job in jobs)
+    assert max(len(job) for job in jobs) <= 52
+
+
+def test_a_compile_is_named_by_target_mode_window_and_key() -> None:
+    declared = experiment("post")
+    key = artifact_key(declared, declared.variants[1], known())
+
+    assert names.compile_job(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_label_of_a_variant_admits_a_compile_job(name: str) -> None:
+    label, value = names.compile_label(experiment(name))
+
+    assert label not in {names.raise_label(variant) for variant in experiment(name).all_variants()}
+    assert value == name
+
+
+def test_a_job_is_started_by_one_command() -> None:
+    assert names.start_command("tandem-post", "stage-x") == (
+        "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
+    )

@@ -10,8 +10,7 @@ import pytest
 from committed import EXPERIMENTS, experiment, known
 
 from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.server import Server, artifact_folder, server
-from tandem.spec.variant_key import artifact_key
+from tandem.spec.server import Server, server
 
 QWEN = "/models/Qwen/Qwen3-32B/9216db5781bf21249d130ec9da846c4624c16137"
 DRAFT = "/models/Qwen/Qwen3-1.7B/70d244cc86ccca08cf5af4e1e306ecf908b1ad5e"
@@ -21,8 +20,8 @@ HEAD = "/models/RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3/f4fa34a8f803a0b
 LISTENING = ("--host", "0.0.0.0", "--port", "8000")  # noqa: S104  # inside the pod
 
 
-def told(experiment_: Experiment, variant: Variant, folder: str = "/artifacts/x") -> Server:
-    return server(experiment_, variant, known(), folder)
+def told(experiment_: Experiment, variant: Variant) -> Server:
+    return server(experiment_, variant, known())
 
 
 def named(name: str, variant: str) -> Server:
@@ -53,7 +52,7 @@ def test_the_posts_baseline_is_told_exactly_this() -> None:
         "--override-neuron-config",
         (
             '{"save_sharded_checkpoint": true, "on_device_sampling_config": {"do_sample": false, "dynamic": false, '
-            '"top_k": 1}, "async_mode": false}'
+            '"global_topk": 256, "top_k": 1}, "async_mode": false, "sequence_parallel_enabled": false}'
         ),
     )  # fmt: skip
 
@@ -70,7 +69,8 @@ def test_the_posts_speculating_server_is_told_exactly_this() -> None:
         "--override-neuron-config",
         (
             '{"save_sharded_checkpoint": true, "on_device_sampling_config": {"do_sample": false, "dynamic": false, '
-            '"top_k": 1}, "async_mode": false, "enable_fused_speculation": true}'
+            '"global_topk": 256, "top_k": 1}, "async_mode": false, "sequence_parallel_enabled": false, '
+            '"enable_fused_speculation": true}'
         ),
         "--speculative-config", f'{{"model": "{DRAFT}", "num_speculative_tokens": 7, "max_model_len": 1024}}',
     )  # fmt: skip
@@ -120,7 +120,7 @@ def test_the_posts_runtime_gets_its_variables() -> None:
         "VLLM_NO_USAGE_STATS": "1",
         "HF_HUB_OFFLINE": "1",
         "NEURON_LOGICAL_NC_CONFIG": "2",
-        "NEURON_COMPILED_ARTIFACTS": "/artifacts/x",
+        "NEURON_COMPILED_ARTIFACTS": "/artifact/current",
     }
 
 
@@ -138,14 +138,11 @@ PAIRS = [
 @pytest.mark.parametrize(
     ("name", "first", "second"), PAIRS, ids=[f"{name} {first.name} {second.name}" for name, first, second in PAIRS]
 )
-def test_two_variants_differ_in_speculation_and_artifact_only(name: str, first: Variant, second: Variant) -> None:
+def test_two_variants_differ_in_speculation_only(name: str, first: Variant, second: Variant) -> None:
     declared, catalogue = experiment(name), known()
     spelling = catalogue.runtimes[declared.runtime].spelling
     assert spelling is not None
-    one, other = (
-        server(declared, variant, catalogue, artifact_folder(artifact_key(declared, variant, catalogue)))
-        for variant in (first, second)
-    )
+    one, other = (server(declared, variant, catalogue) for variant in (first, second))
 
     def plain(told_: Server) -> dict[str, Any]:
         pairs = flags(told_.arguments)
@@ -154,11 +151,9 @@ def test_two_variants_differ_in_speculation_and_artifact_only(name: str, first: 
         for key in {key for keys in spelling.speculation_neuron_config.values() for key in keys}:
             settings.pop(key, None)
         pairs.pop("--speculative-config", None)
-        variables = {key: value for key, value in told_.environment.items() if key != spelling.artifact_variable}
-        return {"command": told_.command, "flags": pairs, "neuron": config, "variables": variables}
+        return {"command": told_.command, "flags": pairs, "neuron": config, "variables": told_.environment}
 
     assert plain(one) == plain(other)
-    assert one.environment[spelling.artifact_variable] != other.environment[spelling.artifact_variable]
 
 
 NXDI = [
@@ -167,7 +162,9 @@ NXDI = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("key", ["on_device_sampling_config", "save_sharded_checkpoint", "async_mode"])
+@pytest.mark.parametrize(
+    "key", ["on_device_sampling_config", "save_sharded_checkpoint", "async_mode", "sequence_parallel_enabled"]
+)
 @pytest.mark.parametrize(("name", "variant"), NXDI, ids=[f"{name} {variant.name}" for name, variant in NXDI])
 def test_no_nxdi_variant_leaves_a_default_to_speculation(name: str, variant: Variant, key: str) -> None:
     config = json.loads(flags(told(experiment(name), variant).arguments)["--override-neuron-config"])
@@ -202,6 +199,26 @@ def test_tuning_is_written_for_every_variant() -> None:
     ]
 
     assert [config["fused_qkv"] for config in configs] == [True, True]
+
+
+def test_a_tuned_setting_takes_the_place_of_the_value_that_is_told_unasked() -> None:
+    post = experiment("post")
+    tuning = post.serving.tuning.model_copy(update={"sequence_parallel_enabled": True})
+    tuned = post.model_copy(update={"serving": post.serving.model_copy(update={"tuning": tuning})})
+
+    configs = [
+        json.loads(flags(told(tuned, variant).arguments)["--override-neuron-config"])
+        for variant in tuned.all_variants()
+    ]
+
+    assert [config["sequence_parallel_enabled"] for config in configs] == [True, True]
+
+
+def test_every_request_can_read_the_sampling_that_the_loader_puts_in_place() -> None:
+    """NxD Inference reads global_topk from the mapping that replaces the artifact's object, at every request."""
+    config = json.loads(flags(named("post", "qwen-vllm").arguments)["--override-neuron-config"])
+
+    assert config["on_device_sampling_config"]["global_topk"] == 256
 
 
 def test_asynchronous_execution_is_said_by_the_runtimes_own_key() -> None:
