@@ -1,0 +1,448 @@
+"""The stand-ins of the runtimes' programs: what they refuse, what they leave, and what each knob does."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tandem.artifacts.driver import graphs
+from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.twin.checkpoint import Checkpoint
+from tandem.twin.runtime import knobs
+from tandem.twin.runtime.install import install
+from tandem.twin.runtime.programs import programs
+
+NXDI_ARTIFACT = {"neuron_config.json", "model.pt", "weights/tp0_sharded_checkpoint.safetensors",
+                 "weights/tp1_sharded_checkpoint.safetensors"}  # fmt: skip
+
+
+class Image:
+    """A runtime's image without the runtime: its programs in a folder, two models, nothing else in the environment."""
+
+    def __init__(self, folder: Path, runtime: Any) -> None:
+        self.folder, self.native = folder, runtime == "native"
+        self.bin = install(folder / "bin", runtime)
+        self.target, self.draft = folder / "models/target", folder / "models/draft"
+        Checkpoint().write(self.target)
+        Checkpoint(layers=1, seed=1).write(self.draft)
+        self.output, self.cache = folder / "artifact", folder / "cache"
+        self.environment = {
+            "PATH": f"{self.bin}:/usr/bin:/bin", "BASE_COMPILE_WORK_DIR": str(folder / "work"),
+            "NEURON_COMPILE_CACHE_URL": str(self.cache), "NEURON_LOGICAL_NC_CONFIG": "2",
+            **({"VLLM_CACHE_ROOT": str(self.output)} if self.native else {}),
+        }  # fmt: skip
+
+    def compile_command(self, *more: str) -> list[str]:
+        return [
+            "inference_demo", "--model-type", "qwen3", "--task-type", "causal-lm", "run", "--model-path",
+            str(self.target), "--compiled-model-path", str(self.output), "--torch-dtype", "bfloat16", "--tp-degree",
+            "2", "--batch-size", "4", "--ctx-batch-size", "1", "--max-context-length", "1024", "--seq-len", "1024",
+            "--enable-bucketing", "--is-continuous-batching", "--on-device-sampling", "--save-sharded-checkpoint",
+            "--prompt", "1", "--compile-only", *more,
+        ]  # fmt: skip
+
+    def fused(self) -> list[str]:
+        return ["--draft-model-path", str(self.draft), "--enable-fused-speculation", "--speculation-length", "7"]
+
+    def serve_command(self, *more: str, port: int = 0) -> list[str]:
+        return [
+            "vllm", "serve", str(self.target), "--port", str(port), "--tensor-parallel-size", "2", "--max-num-seqs",
+            "4", "--max-model-len", "1024", "--dtype", "bfloat16", *more,
+        ]  # fmt: skip
+
+    def run(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command, env={**self.environment, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            check=False, timeout=60,
+        )  # fmt: skip
+
+    def compile(self, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        return self.run(self.compile_command(*more), **variables)
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return json.loads((self.output / "neuron_config.json").read_text())
+
+    @property
+    def files(self) -> set[str]:
+        return {str(path.relative_to(self.output)) for path in self.output.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def nxdi(tmp_path: Path) -> Image:
+    return Image(tmp_path, "nxdi-v0")
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Image:
+    return Image(tmp_path, "native")
+
+
+class Served:
+    """A running server, asked over HTTP."""
+
+    def __init__(self, image: Image, *more: str, **variables: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = int(free.getsockname()[1])
+        self.process = subprocess.Popen(
+            image.serve_command(*more, port=self.port), env={**image.environment, **variables},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        ends = time.monotonic() + 30
+        while self.process.poll() is None and time.monotonic() < ends and self.ask("/health") != 200:
+            time.sleep(0.05)
+
+    def ask(self, path: str, body: bytes | None = None) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data=body, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def end(self) -> str:
+        if self.process.poll() is None:
+            self.process.terminate()
+        said, _ = self.process.communicate(timeout=30)
+        return said
+
+
+def first(run: subprocess.CompletedProcess[str]) -> str:
+    return run.stdout.splitlines()[0]
+
+
+def test_every_list_of_a_program_has_source_and_date() -> None:
+    listed = programs()
+    named = [listed[name] for name in ("inference_demo", "vllm-nxdi", "vllm-native")]
+
+    assert all(one["source"] and one["date"] for one in named)
+    assert all(one["source"] and one["values"] for one in listed["variables"].values())
+
+
+@pytest.mark.parametrize("what", ["compile", "serve"])
+def test_the_first_line_says_that_it_is_no_runtime(nxdi: Image, what: str) -> None:
+    run = nxdi.compile() if what == "compile" else nxdi.run([*nxdi.serve_command(), "--nonsense"])
+
+    assert first(run).startswith("STAND-IN: this is no ")
+
+
+def test_a_flag_that_is_not_listed_is_refused(nxdi: Image) -> None:
+    run = nxdi.compile("--nonsense")
+
+    assert (run.returncode, "unrecognized arguments: --nonsense" in run.stdout) == (2, True)
+
+
+def test_an_abbreviated_flag_is_refused(nxdi: Image) -> None:
+    assert nxdi.compile("--async").returncode == 2
+
+
+def test_a_flag_of_the_wrong_type_is_refused(nxdi: Image) -> None:
+    assert "invalid int value" in nxdi.compile("--speculation-length", "seven").stdout
+
+
+def test_without_a_prompt_nothing_is_compiled(nxdi: Image) -> None:
+    command = nxdi.compile_command()
+    at = command.index("--prompt")
+
+    run = nxdi.run(command[:at] + command[at + 2 :])
+
+    assert "the following arguments are required: --prompt" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"NEURON_LOGICAL_NC_CONFG": "2"}, "NEURON_LOGICAL_NC_CONFG is not in the list"),
+        ({"NEURON_LOGICAL_NC_CONFIG": "two"}, "NEURON_LOGICAL_NC_CONFIG='two' means nothing"),
+    ],
+)
+def test_a_variable_that_nobody_reads_or_that_means_nothing_is_refused(
+    nxdi: Image, variables: dict[str, str], said: str
+) -> None:
+    run = nxdi.compile(**variables)
+
+    assert (run.returncode, said in run.stdout) == (2, True)
+
+
+def test_variables_of_any_container_are_no_fault(nxdi: Image) -> None:
+    assert (
+        nxdi.compile(HOSTNAME="x", KUBERNETES_SERVICE_HOST="10.0.0.1", LANG="C", PYTHONUNBUFFERED="1").returncode == 0
+    )
+
+
+def test_a_compile_leaves_the_files_of_nxd_inference(nxdi: Image) -> None:
+    run = nxdi.compile()
+
+    assert (run.returncode, nxdi.files) == (0, NXDI_ARTIFACT)
+    assert zipfile.ZipFile(nxdi.output / "model.pt").testzip() is None
+    assert "rank_util.rank" in read_tensor_file(nxdi.output / "weights/tp1_sharded_checkpoint.safetensors").tensors
+    assert [graph.state for graph in graphs(nxdi.cache)] == ["finished"] * 2
+
+
+def test_the_configuration_has_the_settings_that_were_told_and_the_models_own(nxdi: Image) -> None:
+    nxdi.compile("--fused-qkv", "--context-encoding-buckets", "1024", "512")
+
+    own = nxdi.config["neuron_config"]
+    told = {"tp_degree": 2, "batch_size": 4, "ctx_batch_size": 1, "seq_len": 1024, "max_length": 1024,
+            "fused_qkv": True, "torch_dtype": "bfloat16", "logical_nc_config": 2, "attn_kernel_enabled": None,
+            "context_encoding_buckets": [512, 1024], "kv_cache_tiling": False, "speculation_length": 0,
+            "attn_cls": "NeuronQwen3Attention", "world_size": 2, "quantize_clamp_bound": float("inf")}  # fmt: skip
+    assert {name: own[name] for name in told} == told
+    assert own["on_device_sampling_config"]["global_topk"] == 256
+    assert (nxdi.config["hidden_size"], nxdi.config["_name_or_path"]) == (32, str(nxdi.target))
+    assert nxdi.config["fused_spec_config"] is None
+
+
+def test_a_fused_draft_is_nested_with_settings_of_its_own(nxdi: Image) -> None:
+    nxdi.compile(*nxdi.fused())
+
+    nested = nxdi.config["fused_spec_config"]
+    own, draft = nxdi.config["neuron_config"], nested["draft_config"]["neuron_config"]
+    assert (own["speculation_length"], own["enable_fused_speculation"], own["kv_cache_tiling"]) == (7, True, True)
+    assert (draft["speculation_length"], draft["enable_fused_speculation"], draft["tp_degree"]) == (0, False, 2)
+    assert (nested["draft_model_path"], nested["draft_config"]["num_hidden_layers"]) == (str(nxdi.draft), 1)
+
+
+def test_the_environment_wins_over_the_flag_for_logical_cores(nxdi: Image) -> None:
+    nxdi.compile("--logical-nc-config", "2", NEURON_LOGICAL_NC_CONFIG="1")
+
+    assert nxdi.config["neuron_config"]["logical_nc_config"] == 1
+
+
+def test_buckets_longer_than_the_sequence_are_refused(nxdi: Image) -> None:
+    run = nxdi.compile("--token-generation-buckets", "2048")
+
+    assert (run.returncode, "Token generation bucket 2048 should be <= 1024" in run.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("damage", ["config.json", "model.safetensors.index.json", "shard"])
+def test_a_model_that_is_not_whole_is_refused(nxdi: Image, damage: str) -> None:
+    if damage == "shard":
+        shard = min(nxdi.target.glob("*.safetensors"))
+        shard.write_bytes(shard.read_bytes()[:-1])
+    else:
+        (nxdi.target / damage).unlink()
+
+    assert nxdi.compile().returncode == 1
+
+
+def test_the_same_settings_make_the_same_bytes_and_others_do_not(nxdi: Image) -> None:
+    def weights(*more: str) -> bytes:
+        nxdi.compile(*more)
+        return (nxdi.output / "weights/tp0_sharded_checkpoint.safetensors").read_bytes()
+
+    assert weights() == weights()
+    assert weights() != weights("--fused-qkv")
+
+
+CRASH = {name: status for name, (_, status) in knobs.CRASHES.items()}
+
+
+@pytest.mark.parametrize("crash", CRASH)
+def test_it_crashes_as_told_with_the_log_of_that_crash(nxdi: Image, crash: str) -> None:
+    run = nxdi.compile(TANDEM_STANDIN_CRASH=crash)
+
+    assert run.returncode == CRASH[crash]
+    assert knobs.CRASHES[crash][0] in run.stdout
+    assert nxdi.files == {"neuron_config.json"}
+
+
+def test_a_crash_may_be_of_some_attempts_alone(nxdi: Image) -> None:
+    told = {"TANDEM_STANDIN_CRASH": "unknown", "TANDEM_STANDIN_CRASH_AT": "1,3",
+            "TANDEM_STANDIN_STATE": str(nxdi.folder / "state")}  # fmt: skip
+
+    def attempt() -> int:
+        for lock in nxdi.cache.rglob("*.lock"):
+            lock.unlink()
+        return nxdi.compile(**told).returncode
+
+    assert [attempt(), attempt(), attempt()] == [1, 0, 1]
+
+
+def test_a_crash_leaves_a_lock_for_which_the_next_compiler_waits(nxdi: Image) -> None:
+    nxdi.compile(TANDEM_STANDIN_CRASH="transient")
+
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(nxdi.compile_command(), env=nxdi.environment, timeout=2, check=False, capture_output=True)
+
+
+def test_a_failed_graph_stays_failed_until_somebody_removes_it(nxdi: Image) -> None:
+    first_run = nxdi.compile(TANDEM_STANDIN_FAILED_GRAPH="1")
+    again = nxdi.compile()
+    forced = nxdi.compile(NEURON_CC_FLAGS="--retry_failed_compilation")
+
+    assert (first_run.returncode, again.returncode, forced.returncode) == (0, 1, 0)
+    assert "Got a cached failed neff" in again.stdout
+
+
+@pytest.mark.parametrize("half", ["missing-rank", "truncated-shard", "truncated-graph"])
+def test_it_writes_half_and_ends_well_as_told(nxdi: Image, half: str) -> None:
+    run = nxdi.compile(TANDEM_STANDIN_HALF=half)
+
+    whole, shard = (nxdi.output / f"weights/tp{rank}_sharded_checkpoint.safetensors" for rank in (0, 1))
+    broken = {
+        "missing-rank": lambda: not shard.exists(),
+        "truncated-shard": lambda: shard.stat().st_size < whole.stat().st_size,
+        "truncated-graph": lambda: not zipfile.is_zipfile(nxdi.output / "model.pt"),
+    }  # fmt: skip
+    assert (run.returncode, broken[half]()) == (0, True)
+
+
+def test_it_is_slow_as_told(nxdi: Image) -> None:
+    began = time.monotonic()
+    nxdi.compile(TANDEM_STANDIN_SLOW_S="1.5")
+
+    assert time.monotonic() - began >= 1.5
+
+
+@pytest.mark.parametrize(("deaf", "status"), [("0", -signal.SIGTERM), ("1", None)])
+def test_it_hangs_as_told_and_hears_sigterm_or_not(nxdi: Image, deaf: str, status: int | None) -> None:
+    told = {"TANDEM_STANDIN_HANG": "1", "TANDEM_STANDIN_IGNORE_SIGTERM": deaf,
+            "TANDEM_STANDIN_STATE": str(nxdi.folder / "state")}  # fmt: skip
+    process = subprocess.Popen(nxdi.compile_command(), env={**nxdi.environment, **told}, stdout=subprocess.DEVNULL)
+    while not (nxdi.folder / "state/attempts").exists():
+        time.sleep(0.05)
+    process.terminate()
+    try:
+        ended: int | None = process.wait(1)
+    except subprocess.TimeoutExpired:
+        ended = None
+        process.kill()
+        process.wait()
+
+    assert ended == status
+
+
+def test_a_knob_without_such_a_position_is_an_error(nxdi: Image) -> None:
+    assert "no such position" in nxdi.compile(TANDEM_STANDIN_CRASH="sometimes").stdout
+
+
+WARM = ["--override-neuron-config", '{"on_device_sampling_config": {"do_sample": false, "global_topk": 256}}']
+
+
+def test_a_server_loads_what_was_compiled_and_compares_nothing(nxdi: Image) -> None:
+    nxdi.compile("--fused-qkv")
+    before = nxdi.files
+
+    server = Served(nxdi, *WARM, NEURON_COMPILED_ARTIFACTS=str(nxdi.output))
+    asked = (server.ask("/health"), server.ask("/v1/completions", b"{}"))
+
+    assert (asked, "nothing was compared" in server.end(), server.process.returncode) == ((200, 200), True, 0)
+    assert nxdi.files == before
+
+
+def test_a_warm_server_whose_override_lacks_global_topk_fails_every_request(nxdi: Image) -> None:
+    nxdi.compile()
+
+    server = Served(
+        nxdi, "--override-neuron-config", '{"on_device_sampling_config": {"do_sample": false}}',
+        NEURON_COMPILED_ARTIFACTS=str(nxdi.output),
+    )  # fmt: skip
+    asked = (server.ask("/health"), server.ask("/v1/completions", b"{}"))
+
+    assert (asked, "KeyError: 'global_topk'" in server.end()) == ((200, 500), True)
+
+
+def test_a_server_that_misses_a_file_compiles_into_that_path(nxdi: Image) -> None:
+    nxdi.compile()
+    (nxdi.output / "model.pt").unlink()
+
+    server = Served(
+        nxdi, "--override-neuron-config", '{"save_sharded_checkpoint": true}',
+        NEURON_COMPILED_ARTIFACTS=str(nxdi.output),
+    )  # fmt: skip
+
+    assert "Recompiling" in server.end()
+    assert nxdi.files == NXDI_ARTIFACT
+
+
+def test_a_read_only_folder_refuses_the_servers_own_compile(nxdi: Image) -> None:
+    nxdi.output.mkdir()
+    nxdi.output.chmod(0o555)
+
+    run = nxdi.run(nxdi.serve_command(), NEURON_COMPILED_ARTIFACTS=str(nxdi.output))
+
+    assert (run.returncode, "Read-only file system" in run.stdout) == (1, True)
+
+
+def test_plain_and_speculating_servers_have_other_defaults_for_sequence_parallelism(nxdi: Image) -> None:
+    seen = {}
+    for name, more in {
+        "plain": [],
+        "fused": ["--speculative-config", json.dumps({"model": str(nxdi.draft), "num_speculative_tokens": 7})],
+    }.items():
+        Served(nxdi, *more, NEURON_COMPILED_ARTIFACTS=str(nxdi.folder / name)).end()
+        seen[name] = json.loads((nxdi.folder / name / "neuron_config.json").read_text())["neuron_config"]
+
+    assert {name: own["sequence_parallel_enabled"] for name, own in seen.items()} == {"plain": True, "fused": False}
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"num_speculative_tokens": 7, "max_model_len": 2048}, "cannot be larger than target_max_model_len=1024"),
+        ({"num_speculative_tokens": 0}, "num_speculative_tokens must be greater than zero"),
+        ({"num_speculative_tokens": 7, "draft": "x"}, "unexpected keyword argument 'draft'"),
+    ],
+)
+def test_speculation_is_checked_as_vllm_does(nxdi: Image, config: dict[str, Any], said: str) -> None:
+    told = json.dumps({"model": str(nxdi.draft), **config})
+
+    run = nxdi.run([*nxdi.serve_command(), "--speculative-config", told])
+
+    assert (run.returncode, said in run.stdout) == (1, True)
+
+
+def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: Image) -> None:
+    cold, warm = Served(native).end(), Served(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
+
+    assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (True, True)
+    assert [graph.state for graph in graphs(native.output)] == ["finished"] * 2
+    assert all(graph.folder.parent == native.output / "neuron/compile_cache" for graph in graphs(native.output))
+
+
+def test_a_miss_is_fatal_where_the_server_may_not_compile(native: Image) -> None:
+    Served(native).end()
+
+    run = native.run(
+        [*native.serve_command(), "--additional-config", '{"neuron_config": {"num_seqs_buckets": [1]}}'],
+        VLLM_NEURON_DISABLE_WARMUP_COMPILE="1",
+    )
+
+    assert (run.returncode, "compile cache miss" in run.stdout) == (1, True)
+
+
+def test_a_native_cache_root_that_is_read_only_ends_the_server(native: Image) -> None:
+    Served(native).end()
+    (native.output / "neuron/compile_cache").chmod(0o555)
+
+    run = native.run(native.serve_command(), VLLM_NEURON_DISABLE_WARMUP_COMPILE="1")
+
+    assert (run.returncode, "Read-only file system" in run.stdout) == (1, True)
+
+
+def test_a_native_graph_may_be_half(native: Image) -> None:
+    Served(native, TANDEM_STANDIN_HALF="half-graph").end()
+
+    assert sorted(graph.state for graph in graphs(native.output)) == ["finished", "half"]
+
+
+def test_native_speculation_needs_a_method_it_has_and_a_device(native: Image) -> None:
+    def refused(method: str, **variables: str) -> str:
+        told = json.dumps({"model": str(native.draft), "num_speculative_tokens": 3, "method": method})
+        return native.run([*native.serve_command(), "--speculative-config", told], **variables).stdout
+
+    assert "method 'eagle' is not supported" in refused("eagle")
+    assert "not supported with VLLM_NEURON_CPU_COMPILE" in refused("eagle3", VLLM_NEURON_CPU_COMPILE="1")
