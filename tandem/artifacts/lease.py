@@ -81,6 +81,7 @@ class Lease:
         self._etag = ""
         self._until = 0.0  # by the monotonic clock, counted from before the write was asked for
         self._lost = ""
+        self._writing = threading.Lock()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._renew, name="lease", daemon=True)
 
@@ -97,6 +98,21 @@ class Lease:
                 f"the lease was lost: {self._lost}", where=self._store.url(self._key),
                 change="nothing more was written; run again, it goes on where this run ended",
             )  # fmt: skip
+
+    def confirm(self) -> None:
+        """Return when S3 itself says that the lease is ours now; the last thing to ask before a manifest.
+
+        Raises:
+            HeldError: it was taken over, or could not be renewed in time.
+            ArtifactError: S3 failed.
+        """
+        self._extend()
+        self.check()
+
+    def _extend(self) -> None:
+        with self._writing:
+            if not self._lost and not self.take(self._etag):
+                self._lost = "another writer has taken it over"
 
     def take(self, etag: str | None) -> bool:
         """Write ourselves into the object in the place of what has this ETag; whether it is ours."""
@@ -125,11 +141,9 @@ class Lease:
             say("lease not released", level="warning", object=self._store.url(self._key), reason=error.what)
 
     def _renew(self) -> None:
-        while not self._end.wait(self._ttl_s / RENEWALS):
+        while not self._lost and not self._end.wait(self._ttl_s / RENEWALS):
             try:
-                if not self.take(self._etag):
-                    self._lost = "another writer has taken it over"
-                    return
+                self._extend()
             except ArtifactError as error:
                 say("lease not renewed", level="warning", object=self._store.url(self._key), reason=error.what)
 

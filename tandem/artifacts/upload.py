@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             fields=key.as_fields(), files=files, made=_made(store, key, holder, outcome, notes),
         )  # fmt: skip
         send_all(store, options.artifact, files_prefix(key.prefix, manifest), files, check=lease.check)
-        lease.check()
+        lease.confirm()
         if not write_stored_manifest(store, key.prefix, manifest):
             _present(store, key)
             return 0

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tandem.artifacts.fault import RefusedError
-from tandem.artifacts.lease import HeldError, take, tenure
+from tandem.artifacts.lease import HeldError, let_go, take, tenure
 from tandem.artifacts.store import Stored
 from tandem.twin.faults.rules import Drop, LoseAnswer, Rule
 
@@ -132,6 +132,29 @@ def test_the_heartbeat_finds_out_that_it_was_taken_over(store):
         slow._thread.join(10)
         with pytest.raises(HeldError, match="lost"):
             slow.check()
+
+
+@pytest.mark.endpoint
+def test_a_confirmed_lease_is_one_that_s3_still_has(store):
+    with take(store, KEY, "job-a", 60, 0) as lease:
+        lease.confirm()
+        there = store.read(KEY)
+        store.replace(KEY, there.body.replace(b"job-a", b"job-b"), there.etag)
+        lease.check()  # which knows what the last heartbeat knew
+        with pytest.raises(HeldError, match="another writer has taken it over"):
+            lease.confirm()
+
+
+@pytest.mark.endpoint
+def test_what_a_dead_process_of_the_same_holder_held_is_let_go(store):
+    with take(store, KEY, "job-a", 3600, 0, keep=True):
+        pass
+    let_go(store, KEY, "job-b")
+    held = state(store)["state"]
+    let_go(store, KEY, "job-a")
+    let_go(store, "models/no/such/lease", "job-a")
+
+    assert (held, state(store)["state"]) == ("held", "released")
 
 
 @pytest.mark.endpoint

@@ -1,0 +1,106 @@
+"""`list`: what stands in the bucket, told by listing it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.lease import take
+from tandem.artifacts.list import rows
+from tandem.artifacts.manifest import File, Manifest
+from tandem.artifacts.stored import write_stored_manifest
+
+pytestmark = pytest.mark.endpoint
+MODEL = "models/org/name/main"
+
+
+@pytest.fixture
+def stage(store):
+    """Store a model of two files with its manifest."""
+
+    def act(prefix=MODEL, **changes):
+        bodies = {"config.json": b"{}", "w.safetensors": b"weights"}
+        for name, body in bodies.items():
+            store.create(f"{prefix}/{name}", body)
+        files = tuple(File(path=name, size=len(body), sha256=hashlib.sha256(body).hexdigest())
+                      for name, body in bodies.items())  # fmt: skip
+        identity, _, revision = prefix.removeprefix("models/").rpartition("/")
+        plain = {"schema_version": 1, "kind": "model", "name": f"{identity}@{revision}", "folder": "", "fields": {}}
+        write_stored_manifest(store, prefix, Manifest(**(plain | {"files": files, "made": {}} | changes)))
+
+    return act
+
+
+def states(store):
+    return {row.name: (row.state, row.why) for row in rows(store)}
+
+
+def test_a_set_with_its_manifest_and_files_is_whole(store, stage):
+    stage()
+    (row,) = rows(store)
+
+    assert (row.kind, row.name, row.state, row.why) == ("model", "org/name@main", "whole", "")
+    assert row.size == sum(listed.size for listed in store.list(""))
+    assert 0 <= row.age_s < 60
+
+
+def test_a_set_that_lacks_a_file_is_damaged(store, stage):
+    stage()
+    store.delete([f"{MODEL}/config.json"])
+
+    assert states(store) == {"org/name@main": ("damaged", "config.json missing")}
+
+
+def test_a_set_with_a_file_of_another_size_is_damaged(store, stage):
+    stage()
+    store.client.put_object(Bucket=store.bucket, Key=f"{MODEL}/config.json", Body=b"{ }")
+
+    assert states(store) == {"org/name@main": ("damaged", "config.json of another size")}
+
+
+def test_files_without_a_manifest_are_partial_and_held_by_their_writer(store):
+    store.create(f"{MODEL}/config.json", b"{}")
+    with take(store, f"{MODEL}/tandem-lease.json", "job-a", 60, 0):
+        held = states(store)["org/name@main"]
+    free = states(store)["org/name@main"]
+
+    assert (held[0], held[1].startswith("held by job-a until 20")) == ("partial", True)
+    assert free == ("partial", "no manifest, and nobody writes it")
+
+
+@pytest.mark.parametrize(("body", "state"), [(b'{"schema_version": 1', "damaged"), (b'{"schema_version": 9}', "newer")])
+def test_a_manifest_that_cannot_be_read_is_told_of_its_set_alone(store, stage, body, state):
+    stage()
+    store.create("artifacts/key/tandem-manifest.json", body)
+
+    assert {name: found for name, (found, _) in states(store).items()} == {"org/name@main": "whole", "key": state}
+
+
+def test_a_bucket_with_nothing_of_ours_has_no_row(store):
+    store.create("other/file", b"{}")
+
+    assert rows(store) == ()
+
+
+def test_the_command_prints_a_line_for_each(store, stage, capsys):
+    stage()
+    code = main(["list", "--bucket", store.bucket])
+
+    said = capsys.readouterr().out
+    assert (code, said.startswith("whole    model    org/name@main  "), len(said.splitlines())) == (0, True, 1)
+
+
+def test_the_command_prints_json(store, stage, capsys):
+    stage()
+    main(["list", "--bucket", store.bucket, "--json"])
+
+    assert json.loads(capsys.readouterr().out)["state"] == "whole"
+
+
+def test_the_command_says_that_there_is_nothing(store, capsys):
+    main(["list", "--bucket", store.bucket])
+
+    assert capsys.readouterr().out == "nothing is stored\n"

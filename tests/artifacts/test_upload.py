@@ -1,0 +1,240 @@
+"""`upload`: inspected, stored, manifest last; the first whole artifact of a key wins."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import replace
+
+import pytest
+from compiled import HOLDER, KEY, TARGET, variables, write_artifact, write_outcome
+
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.lease import take
+from tandem.artifacts.stored import read_stored_manifest
+from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
+
+pytestmark = pytest.mark.endpoint
+LEASE = f"{KEY.prefix}/tandem-lease.json"
+
+
+@pytest.fixture
+def compiled(tmp_path):
+    write_outcome(tmp_path / "work")
+    return write_artifact(tmp_path / "artifact")
+
+
+@pytest.fixture
+def upload(aws, bucket, tmp_path, compiled, monkeypatch, capsys):  # noqa: ARG001 - aws leads to the endpoint
+    """Run the command in this process, as this holder; its code, its log lines."""
+
+    def act(holder=HOLDER, key=KEY, folder=compiled):
+        for name, value in variables(key, holder).items():
+            monkeypatch.setenv(name, value)
+        code = main(["upload", "--bucket", bucket, "--artifact", str(folder), "--work", str(tmp_path / "work"),
+                     "--wait-s", "0"])  # fmt: skip
+        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return act
+
+
+def sizes(store):
+    return {row.key: row.size for row in store.list("")}
+
+
+def test_every_file_is_stored_below_the_run_and_named_by_the_manifest(store, upload, compiled):
+    code, _ = upload()
+
+    manifest = read_stored_manifest(store, KEY.prefix)
+    local = {path.relative_to(compiled).as_posix(): path.read_bytes() for path in compiled.rglob("*") if path.is_file()}
+    assert (code, manifest.folder.startswith(f"{HOLDER}-")) == (0, True)
+    assert {file.path: file.sha256 for file in manifest.files} == {
+        name: hashlib.sha256(body).hexdigest() for name, body in local.items()
+    }
+    assert {name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local} == local
+
+
+def test_the_manifest_says_how_it_came_to_be(store, upload, monkeypatch):
+    store.create(f"models/{TARGET.replace('@', '/')}/tandem-manifest.json", b"the target's")
+    monkeypatch.setenv("TANDEM_UNPROVEN", '["said by the pod", "said by the driver"]')
+    upload()
+
+    assert read_stored_manifest(store, KEY.prefix).made == {
+        "run": HOLDER,
+        "where": "device",
+        "attempts": [{"class": "transient", "seconds": 3.5}, {"class": "compiled", "seconds": 12.25}],
+        "unproven": ["said by the driver", "said by the pod"],
+        "models": {TARGET: hashlib.sha256(b"the target's").hexdigest()},
+    }
+
+
+def test_the_manifest_has_every_field_of_the_key(store, upload):
+    upload()
+
+    assert read_stored_manifest(store, KEY.prefix).fields == KEY.as_fields()
+
+
+def test_the_lease_is_free_afterwards(store, upload):
+    upload()
+
+    assert json.loads(store.read(LEASE).body)["state"] == "released"
+
+
+def test_the_lease_that_fetch_left_is_taken_back(store, upload):
+    with take(store, LEASE, HOLDER, 3600, 0, keep=True):
+        pass
+
+    assert (upload()[0], json.loads(store.read(LEASE).body)["state"]) == (0, "released")
+
+
+def test_a_second_run_sends_nothing_and_says_present(proxied, proxy, upload):  # noqa: ARG001
+    upload()
+    proxy.forget()
+    code, lines = upload()
+
+    assert (code, lines[-1]["event"], lines[-1]["made_by"]) == (0, "present", HOLDER)
+    assert {one.method for one in proxy.log} == {"GET"}
+
+
+def test_the_second_writer_of_a_key_says_so_and_ends_well(store, upload, tmp_path):
+    upload()
+    before = sizes(store)
+    code, lines = upload("other-job", folder=write_artifact(tmp_path / "other", seed=1))
+
+    assert (code, lines[-1]["made_by"], sizes(store)) == (0, HOLDER, before)
+
+
+def test_a_writer_that_is_outrun_at_the_manifest_says_so_and_ends_well(proxied, proxy, upload, endpoint, bucket):
+    """Somebody who holds no lease writes the manifest in the last moment."""
+    upload()
+    theirs = proxied.read(f"{KEY.prefix}/tandem-manifest.json").body.replace(HOLDER.encode(), b"somebody-else")
+    proxied.delete([f"{KEY.prefix}/tandem-manifest.json"])
+
+    def outrun(moment, request):
+        if moment == "asked" and request.operation == "PutObject" and request.path.endswith("tandem-manifest.json"):
+            endpoint.client("s3").put_object(Bucket=bucket, Key=f"{KEY.prefix}/tandem-manifest.json", Body=theirs)
+
+    proxy.watch = outrun
+    code, lines = upload()
+
+    assert (code, lines[-1]["made_by"]) == (0, "somebody-else")
+
+
+def test_what_another_run_left_half_is_not_touched(store, upload):
+    store.create(f"{KEY.prefix}/dead-run/weights/tp0_sharded_checkpoint.safetensors", b"half")
+    upload()
+
+    assert sizes(store)[f"{KEY.prefix}/dead-run/weights/tp0_sharded_checkpoint.safetensors"] == 4
+
+
+def test_two_pods_of_one_job_write_to_folders_of_their_own(store, upload, tmp_path):
+    upload()
+    first = read_stored_manifest(store, KEY.prefix).folder
+    store.delete([f"{KEY.prefix}/tandem-manifest.json"])
+    upload(folder=write_artifact(tmp_path / "again", seed=1))
+
+    assert read_stored_manifest(store, KEY.prefix).folder not in {"", first}
+
+
+def test_the_manifest_comes_after_every_file(proxied, proxy, upload):  # noqa: ARG001
+    upload()
+    order = [one.path.rpartition("/")[2] for one in proxy.requests("PutObject") if "lease" not in one.path]
+
+    assert (order[-1], order.count("tandem-manifest.json")) == ("tandem-manifest.json", 1)
+
+
+def test_a_manifest_whose_answer_was_lost_is_ours(proxied, proxy, upload):  # noqa: ARG001
+    proxy.use(Rule(operation="PutObject", path="*/tandem-manifest.json", fault=LoseAnswer(), times=1))
+    code, lines = upload()
+
+    assert (code, lines[-1]["event"]) == (0, "stored")
+
+
+def test_an_artifact_that_fails_the_inspection_is_not_stored(store, upload, compiled):
+    (compiled / "weights" / "tp1_sharded_checkpoint.safetensors").unlink()
+    code, lines = upload()
+
+    assert (code, "tp1_sharded_checkpoint.safetensors: it is missing" in lines[-1]["event"], sizes(store)) == (
+        1,
+        True,
+        {},
+    )
+
+
+def test_an_artifact_of_another_key_is_refused_by_field(store, upload):
+    code, lines = upload(key=replace(KEY, max_model_len=256))
+
+    assert (code, sizes(store)) == (1, {})
+    assert "max_model_len: artifact 128, deployment 256" in lines[-1]["event"]
+
+
+def test_a_link_in_the_artifact_is_refused(store, upload, compiled):
+    (compiled / "cache").symlink_to("/etc")
+    code, lines = upload()
+
+    assert (code, lines[-1]["where"], sizes(store)) == (2, str(compiled / "cache"), {})
+
+
+@pytest.mark.parametrize(("changes", "said"), [({"result": "failed"}, "'failed'"), ({"result": "running"}, "'running'"),
+                                               ({"attempts": None}, "nothing says")])  # fmt: skip
+def test_what_was_not_compiled_well_is_not_stored(store, upload, tmp_path, changes, said):
+    write_outcome(tmp_path / "work", **changes)
+    code, lines = upload()
+
+    assert (code, said in lines[-1]["event"], sizes(store)) == (2, True, {})
+
+
+def test_an_artifact_that_was_present_and_is_gone_is_told(upload, tmp_path):
+    (tmp_path / "work" / "outcome.json").unlink()
+    (tmp_path / "work" / "present").write_text("s3://b/k\n")
+    code, lines = upload()
+
+    assert (code, "its manifest is gone now" in lines[-1]["event"]) == (1, True)
+
+
+def test_a_manifest_of_another_key_under_this_one_s_name_is_told(store, upload):
+    upload()
+    stored = store.read(f"{KEY.prefix}/tandem-manifest.json")
+    changed = stored.body.replace(b'"max_model_len": 128', b'"max_model_len": 64')
+    store.replace(f"{KEY.prefix}/tandem-manifest.json", changed, stored.etag)
+    code, lines = upload()
+
+    assert (code, "max_model_len: artifact 64, asked 128" in lines[-1]["event"]) == (1, True)
+
+
+def test_somebody_else_s_lease_is_told_with_its_end(store, upload):
+    with take(store, LEASE, "other-job", 3600, 0, keep=True):
+        pass
+    code, lines = upload()
+
+    assert (code, "held by other-job until" in lines[-1]["event"], list(sizes(store))) == (3, True, [LEASE])
+
+
+def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(proxied, proxy, upload, endpoint):
+    theirs = b'{"schema_version": 1, "state": "held", "holder": "usurper", "ttl_s": 3600}'
+
+    def usurp(moment, request):
+        if moment == "done" and request.path.endswith("model.pt") and request.method == "PUT":
+            endpoint.client("s3").put_object(Bucket=proxied.bucket, Key=LEASE, Body=theirs)
+
+    proxy.watch = usurp
+    code, lines = upload()
+
+    assert (code, "the lease was lost" in lines[-1]["event"]) == (3, True)
+    assert f"{KEY.prefix}/tandem-manifest.json" not in sizes(proxied)
+    assert proxied.read(LEASE).body == theirs
+
+
+def test_a_denied_write_names_the_action_and_who_has_it(proxied, proxy, upload):
+    proxy.use(Rule(operation="PutObject", fault=ACCESS_DENIED))
+    code, lines = upload()
+
+    assert (code, lines[-1]["where"].startswith(f"s3://{proxied.bucket}/{KEY.prefix}/")) == (3, True)
+    assert "service account tandem-compile has it" in lines[-1]["change"]
+
+
+@pytest.mark.parametrize("said", ["{", "{}", "[1]"])
+def test_sentences_that_are_none_are_refused(store, upload, monkeypatch, said):
+    monkeypatch.setenv("TANDEM_UNPROVEN", said)
+
+    assert (upload()[0], [key for key in sizes(store) if key != LEASE]) == (2, [])

@@ -1,0 +1,149 @@
+"""`verify`: every byte of a stored set is read; what differs is named."""
+
+from __future__ import annotations
+
+import json
+import random
+
+import pytest
+from compiled import KEY, variables, write_artifact, write_outcome
+
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.stored import read_stored_manifest
+from tandem.twin.faults.rules import CutAnswer, Drop, Rule
+
+pytestmark = pytest.mark.endpoint
+SEED = 20261121
+MANIFEST = f"{KEY.prefix}/tandem-manifest.json"
+
+
+@pytest.fixture
+def stored(aws, bucket, tmp_path, monkeypatch, capsys):  # noqa: ARG001 - aws leads to the endpoint
+    """A whole stored artifact."""
+    for name, value in variables().items():
+        monkeypatch.setenv(name, value)
+    write_artifact(tmp_path / "artifact", rank_bytes=100_000)
+    work = write_outcome(tmp_path / "work")
+    assert main(["upload", "--bucket", bucket, "--artifact", str(tmp_path / "artifact"), "--work", str(work)]) == 0
+    capsys.readouterr()
+
+
+@pytest.fixture
+def verify(bucket, capsys):
+    def act(*arguments):
+        asked = arguments or ("--bucket", bucket, "--artifact", KEY.name)
+        code = main(["verify", *asked])
+        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return act
+
+
+def keys_of(store):
+    manifest = read_stored_manifest(store, KEY.prefix)
+    return [f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files]
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_whole_set_is_right(verify):
+    code, lines = verify()
+
+    assert (code, lines[-1]["event"], lines[-1]["wrong"]) == (0, "right", 0)
+
+
+@pytest.mark.usefixtures("stored")
+@pytest.mark.parametrize("marked", [True, False], ids=["marked", "unmarked"])
+def test_one_flipped_byte_of_any_file_is_found(store, verify, marked):
+    chance = random.Random(SEED)  # noqa: S311 - no secret
+    found = {}
+    for key in keys_of(store):
+        body, head = bytearray(store.read(key).body), store.head(key)
+        at = chance.randrange(len(body))
+        body[at] ^= 1 << chance.randrange(8)
+        marks = {"sha256": head.sha256} if marked else {}
+        store.client.put_object(Bucket=store.bucket, Key=key, Body=bytes(body), Metadata=marks)
+        code, lines = verify()
+        found[key] = (code, [line["where"] for line in lines if line["level"] == "error" and "where" in line])
+    urls = [store.url(key) for key in keys_of(store)]
+
+    assert {key: code for key, (code, _) in found.items()} == dict.fromkeys(found, 1)
+    assert [where for _, where in found.values()] == [urls[: n + 1] for n in range(len(urls))]  # one more each time
+
+
+@pytest.mark.usefixtures("stored")
+def test_one_flipped_byte_of_the_manifest_is_found(store, verify):
+    head, body = store.head(MANIFEST), bytearray(store.read(MANIFEST).body)
+    at = body.index(b'"where": "device"') + 12
+    body[at] ^= 1
+    store.client.put_object(Bucket=store.bucket, Key=MANIFEST, Body=bytes(body), Metadata={"sha256": head.sha256})
+
+    assert verify()[0] == 1
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_missing_file_and_one_of_another_size_are_named_with_what_to_do(store, verify):
+    first, second, *_ = keys_of(store)
+    store.delete([first])
+    store.client.put_object(Bucket=store.bucket, Key=second, Body=b"short")
+    code, lines = verify()
+
+    wrong = {line["where"]: line for line in lines if "where" in line}
+    assert (code, wrong[store.url(first)]["event"], "has 5 bytes" in wrong[store.url(second)]["event"]) == (
+        1,
+        "the object is missing",
+        True,
+    )
+    assert f"aws s3 rm {store.url(first)}" in wrong[store.url(first)]["change"]
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_manifest_under_another_name_is_found(store, verify, bucket):
+    store.create("artifacts/other/tandem-manifest.json", store.read(MANIFEST).body)
+    code, lines = verify("--bucket", bucket, "--artifact", "other")
+
+    assert (code, f"the manifest is of artifact {KEY.name}" in lines[-1]["event"]) == (1, True)
+
+
+@pytest.mark.usefixtures("stored")
+def test_answers_that_are_cut_short_change_nothing(proxied, proxy, verify):  # noqa: ARG001
+    proxy.use(Rule(operation="GetObject", path="*/weights/*", fault=CutAnswer(after=1000), times=3))
+
+    assert verify()[0] == 0
+
+
+@pytest.mark.usefixtures("stored")
+def test_a_bucket_that_cannot_be_reached_is_no_verdict(proxied, proxy, verify):  # noqa: ARG001
+    proxy.use(Rule(operation="GetObject", path="*/weights/*", fault=Drop()))
+
+    assert verify()[0] == 3
+
+
+def test_what_has_no_manifest_is_told(verify, store):
+    code, lines = verify()
+
+    assert (code, lines[-1]["where"]) == (2, store.url(MANIFEST))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(("--model", "o/n"), "--revision"), (("--artifact", "../x"), "leaves")]
+)
+@pytest.mark.usefixtures("store")
+def test_a_name_that_is_none_is_refused(verify, bucket, arguments, said):
+    code, lines = verify("--bucket", bucket, *arguments)
+
+    assert (code, said in lines[-1]["event"] + lines[-1]["change"]) == (2, True)
+
+
+def test_no_bucket_is_refused(verify, monkeypatch):
+    monkeypatch.delenv("TANDEM_BUCKET", raising=False)
+
+    assert verify("--artifact", "x")[0] == 2
+
+
+def test_a_local_artifact_is_held_against_its_key(verify, tmp_path, monkeypatch):
+    for name, value in variables().items():
+        monkeypatch.setenv(name, value)
+    folder = write_artifact(tmp_path / "artifact")
+    whole = verify("--folder", str(folder))[0]
+    (folder / "model.pt").write_bytes(b"PK")
+
+    assert (whole, verify("--folder", str(folder))[0]) == (0, 1)
