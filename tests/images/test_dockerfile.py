@@ -102,6 +102,6 @@ def test_every_package_is_pinned_as_the_repository_pins_it() -> None:
     assert {name: version for name, version in pins(REQUIREMENTS).items() if constraints.get(name) != version} == {}
 
 
-@pytest.mark.parametrize("name", ["boto3", "huggingface_hub", "pydantic", "PyYAML", "safetensors"])
+@pytest.mark.parametrize("name", ["boto3", "huggingface_hub", "pydantic", "PyYAML"])
 def test_a_package_is_the_one_that_the_tests_use(name: str) -> None:
     assert pins(REQUIREMENTS)[name] == pins("requirements.txt")[name]

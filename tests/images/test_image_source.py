@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
 from closure import closure, libraries
+from packaging.requirements import Requirement
 from recipe import REQUIREMENTS, ROOT, admitted, instructions
 
 from tandem.artifacts.__main__ import COMMANDS
@@ -54,19 +56,48 @@ def test_the_dockerfile_copies_all_that_is_admitted() -> None:
     assert set(tools_image.source_files()) - copied == {tools_image.DOCKERFILE}
 
 
-def test_every_library_that_a_command_imports_is_installed() -> None:
-    lines = [line for line in (ROOT / REQUIREMENTS).read_text().splitlines() if not line.startswith("#")]
-    pinned = {re.sub(r"[-_.]+", "-", line.partition("==")[0]).lower() for line in lines}
+def canonical(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def pinned() -> set[str]:
+    lines = (ROOT / REQUIREMENTS).read_text().splitlines()
+    return {canonical(line.partition("==")[0]) for line in lines if not line.startswith("#")}
+
+
+@cache
+def imported() -> set[str]:
+    """The distributions of which a command imports something."""
     distributions = importlib.metadata.packages_distributions()
-    wanted = libraries(closure(ENTRIES)) - set(sys.stdlib_module_names)
+    names = libraries(closure(ENTRIES)) - set(sys.stdlib_module_names)
+    return {canonical(found) for name in names for found in distributions[name]}
 
-    lacking = {
-        name
-        for name in wanted
-        if not pinned & {re.sub(r"[-_.]+", "-", each).lower() for each in distributions.get(name, [])}
-    }
 
-    assert lacking == set()
+def required(by: set[str]) -> set[str]:
+    """All that these distributions bring along, under the Python of the image or this one."""
+    found, waiting = set(by), list(by)
+    while waiting:
+        for line in importlib.metadata.requires(waiting.pop()) or []:
+            requirement = Requirement(line)
+            asked = requirement.marker is None or any(
+                requirement.marker.evaluate(
+                    {"extra": "", "python_version": python, "python_full_version": f"{python}.0"}
+                )
+                for python in ("3.11", "3.13")
+            )
+            name = canonical(requirement.name)
+            if asked and name not in found and (name in pinned() or requirement.marker is None):
+                found.add(name)
+                waiting.append(name)
+    return found
+
+
+def test_every_library_that_a_command_imports_is_installed() -> None:
+    assert imported() - pinned() == set()
+
+
+def test_nothing_is_installed_that_no_command_needs() -> None:
+    assert pinned() - required(imported()) == set()
 
 
 class TestTheClosure:
