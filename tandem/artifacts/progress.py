@@ -31,8 +31,12 @@ class Progress:
     _index: int = 0
     _file: str = ""
     _done: int = 0
-    _began_s: float = field(default_factory=time.monotonic)
-    _said_s: float = field(default_factory=time.monotonic)
+    _began_s: float = field(init=False)
+    _said_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Begin to count the seconds."""
+        self._began_s = self._said_s = time.monotonic()
 
     def begin(self, index: int, file: str) -> None:
         """Name the file that is worked on, the first has index 1."""

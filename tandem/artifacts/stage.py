@@ -184,7 +184,8 @@ def _source(model: Model, folder: Path | None, work: Path) -> Source:
 def _stage(store: Store, model: Model, source: Source, lease: Lease) -> None:
     source.prepare()
     files, left_out = _plan(source)
-    say("left out", model=model.name, files=left_out)
+    if left_out:
+        say("left out", model=model.name, files=left_out)
     may_replace = (
         model.pinned and source.made["from"] == "hub"
     )  # the hub's checksums decide, and no manifest refers yet
@@ -192,7 +193,7 @@ def _stage(store: Store, model: Model, source: Source, lease: Lease) -> None:
     missing = [entry for entry in files if entry.path not in digests]
     progress = Progress(event="staging", files=len(missing), size=sum(entry.size for entry in missing))
     source.expect(missing)
-    say("staging", model=model.name, commit=source.commit, files=len(files), missing=len(missing), size=progress.size)
+    say("planned", model=model.name, commit=source.commit, files=len(files), missing=len(missing), size=progress.size)
 
     def moved(size: int) -> None:
         lease.check()

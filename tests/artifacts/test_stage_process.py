@@ -1,0 +1,177 @@
+"""`stage` as a process, as a pod runs it: what it shows, what it holds, what it speaks to."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, snapshot
+
+from tandem.artifacts.secret import NAMED_BY
+from tandem.artifacts.store import Store
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.checkpoint import MIB, Checkpoint
+from tandem.twin.faults.rules import CutAnswer, Rule, SlowAnswer, Status
+from tandem.twin.hub.serve import Access
+from tandem.twin.hub.server import Hub
+
+pytestmark = pytest.mark.endpoint
+ROOT = Path(__file__).resolve().parents[2]
+GATED = "acme/gated"
+Stage = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    for model in (MODEL, GATED):
+        snapshot(tmp_path / "hub" / model / COMMIT)
+    with Hub(tmp_path / "hub", access=Access(tokens=frozenset({TOKEN}), gated=frozenset({GATED}))) as running:
+        yield running
+
+
+@pytest.fixture
+def secret(endpoint: Endpoint) -> str:
+    """The name of a secret that holds the token."""
+    name = f"tandem/hub-{uuid.uuid4().hex[:8]}"
+    endpoint.client("secretsmanager").create_secret(Name=name, SecretString=json.dumps({"token": TOKEN}))
+    return name
+
+
+@pytest.fixture
+def stage(module: Callable[..., object], store: Store, hub: Hub, tmp_path: Path) -> Stage:
+    def run(model: str = MODEL, **variables: str) -> subprocess.CompletedProcess[str]:
+        return module("stage", "--bucket", store.bucket, "--model", model, "--revision", COMMIT, "--work",
+                      str(tmp_path / "work"), HF_ENDPOINT=hub.url, **variables)  # fmt: skip
+
+    return run
+
+
+def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(
+    stage: Stage, secret: str, endpoint: Endpoint, store: Store, hub: Hub
+) -> None:
+    hub.use(Rule(path="/cdn/*", fault=CutAnswer(after=100), times=2), Rule(fault=Status(status=503, code="x"), times=1))
+
+    done = stage(GATED, **{NAMED_BY: secret, "HF_DEBUG": "1", "HF_HUB_VERBOSITY": "debug"})
+
+    s3 = endpoint.client("s3")
+    keys = [row["Key"] for row in s3.list_objects_v2(Bucket=store.bucket)["Contents"]]
+    stored = [s3.get_object(Bucket=store.bucket, Key=key)["Body"].read() for key in keys]
+    assert (done.returncode, "staged" in done.stdout) == (0, True)
+    assert any("authorization" in one.headers for one in hub.log)
+    assert TOKEN not in done.stdout + done.stderr
+    assert not any(TOKEN.encode() in body for body in stored)
+
+
+def test_a_token_that_is_not_accepted_is_shown_nowhere(stage: Stage, endpoint: Endpoint) -> None:
+    wrong = "hf_" + "X1" * 17
+    name = f"tandem/wrong-{uuid.uuid4().hex[:8]}"
+    endpoint.client("secretsmanager").create_secret(Name=name, SecretString=wrong)
+
+    done = stage(GATED, **{NAMED_BY: name, "HF_DEBUG": "1"})
+
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, last["exit_code"], name in last["event"]) == (2, 2, True)
+    assert wrong not in done.stdout + done.stderr
+
+
+def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(
+    hub: Hub, secret: str, store: Store, aws: dict[str, str], tmp_path: Path
+) -> None:
+    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=100_000)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", GATED, "--revision",
+         COMMIT, "--work", str(tmp_path / "work")],
+        cwd=ROOT, stdout=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url, NAMED_BY: secret},
+    )  # fmt: skip
+    while not any(one.path.startswith("/cdn/") for one in hub.log) and process.poll() is None:
+        time.sleep(0.005)
+    shown = [Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
+    files = [path.read_bytes() for path in (tmp_path / "work").rglob("*") if path.is_file()]
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+
+    assert process.wait(60) == 0
+    assert len(files) > 0
+    assert not any(TOKEN.encode() in one for one in [*shown, *files])
+    assert children == ""
+
+
+def test_a_gated_model_whose_secret_is_missing_says_so(stage: Stage) -> None:
+    done = stage(GATED, **{NAMED_BY: "tandem/nowhere"})
+
+    last = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, last["where"], last["event"]) == (
+        2, "secret tandem/nowhere", "there is no such secret in this account and region, or it has no value yet"
+    )  # fmt: skip
+
+
+def test_nothing_but_the_listing_and_the_files_is_asked_of_the_hub(stage: Stage, hub: Hub, tmp_path: Path) -> None:
+    stage(AI_AGENT="any", HF_HOME=str(tmp_path / "home"))
+
+    asked = {
+        one.path.split("/")[1] if one.path.startswith(("/api", "/cdn")) else one.path.split("/")[3] for one in hub.log
+    }
+    assert asked == {"api", "resolve", "cdn"}
+    assert {one.path for one in hub.log if one.path.startswith("/api")} == {f"/api/models/{MODEL}/revision/{COMMIT}"}
+    assert not (tmp_path / "home").exists()
+
+
+def test_every_line_is_json_with_time_level_and_event(stage: Stage, hub: Hub) -> None:
+    hub.use(Rule(path="/api/*", fault=Status(status=503, code="x"), times=1))
+
+    done = stage()
+
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    assert all({"at", "level", "event"} <= set(line) for line in lines)
+    assert ("trying again" in {line["event"] for line in lines}, done.stderr) == (True, "")
+
+
+def test_an_offline_setting_of_the_library_is_named(stage: Stage) -> None:
+    done = stage(HF_HUB_OFFLINE="1")
+
+    assert (done.returncode, json.loads(done.stdout.splitlines()[-1])["event"]) == (2, "HF_HUB_OFFLINE is set")
+
+
+def test_memory_does_not_grow_with_the_files(hub: Hub, store: Store, aws: dict[str, str], tmp_path: Path) -> None:
+    Checkpoint.of_size(48 * MIB, shards=1).write(tmp_path / "hub/acme/large" / OTHER)
+
+    def peak_mib(model: str, revision: str) -> float:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", model,
+             "--revision", revision, "--work", str(tmp_path / "work")],
+            cwd=ROOT, stdout=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url},
+        )  # fmt: skip
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        return usage.ru_maxrss / 1024
+
+    small, large = peak_mib(MODEL, COMMIT), peak_mib("acme/large", OTHER)
+
+    assert large < 400
+    assert large - small < 32  # the file has 48
+
+
+def test_an_interrupted_run_releases_its_lease(hub: Hub, store: Store, aws: dict[str, str], tmp_path: Path) -> None:
+    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=50_000)))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", MODEL, "--revision",
+         COMMIT, "--work", str(tmp_path / "work")],
+        cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url},
+    )  # fmt: skip
+    while not any(one.path.startswith("/cdn/") for one in hub.log) and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(2)
+
+    assert process.wait(30) == 130
+    lease = store.read(f"models/{MODEL}/{COMMIT}/tandem-lease.json")
+    assert lease is not None
+    assert json.loads(lease.body)["state"] == "released"
