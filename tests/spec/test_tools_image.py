@@ -45,10 +45,20 @@ def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) 
     assert tools_image.tag(source) != tools_image.tag()
 
 
-def test_a_file_of_another_name_changes_the_tag(source: Path) -> None:
-    (source / "tandem/artifacts/zzz.py").write_bytes(b"")
+def test_the_same_bytes_under_another_name_change_the_tag(source: Path) -> None:
+    (source / "tandem/artifacts/log.py").rename(source / "tandem/artifacts/logs.py")
+    allow_list = source / tools_image.ALLOW_LIST
+    allow_list.write_text(allow_list.read_text().replace("!tandem/artifacts/log.py", "!tandem/artifacts/logs.py"))
 
     assert tools_image.tag(source) != tools_image.tag()
+
+
+def test_a_pattern_admits_every_file_that_it_fits(source: Path) -> None:
+    (source / tools_image.ALLOW_LIST).write_text("*\n!tandem/artifacts/l*.py\n")
+
+    assert tools_image.source_files(source) == tuple(
+        file for file in tools_image.source_files() if file.startswith("tandem/artifacts/l")
+    )
 
 
 @pytest.mark.parametrize(
