@@ -3,7 +3,7 @@
 Clients take its URL for the endpoint. Rules are given in process or as JSON by `PUT /__faults`.
 
 Invariant: a request that meets no fault reaches the endpoint with its method, target, headers (Host included, so
-that signatures hold) and body unchanged, and its answer comes back so; no body is ever held whole.
+that signatures hold) and body unchanged, and its answer comes back so. Of a body no more than 1 MiB is held at a time.
 """
 
 from __future__ import annotations
