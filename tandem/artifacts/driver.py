@@ -678,10 +678,9 @@ def resume(options: argparse.Namespace) -> Outcome:
     of memory.
     """
     request = request_of(options.program, os.environ)
-    where = options.where or ("device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu")
     before = read_outcome(options.outcome)
     if before is None or before.request != request:
-        return Outcome(request=request, boot=_boot(), where=where, unproven=list(options.unproven))
+        return fresh(options, request)
     if before.result == "running" and before.boot == _boot():
         line = "the container was killed in the middle of an attempt, which the kernel does for memory"
         before.attempts.append(Attempt(OUT_OF_MEMORY.name, None, 0.0, line))
@@ -689,6 +688,15 @@ def resume(options: argparse.Namespace) -> Outcome:
         before.write(options.outcome)
     before.boot = _boot()
     return before
+
+
+def fresh(options: argparse.Namespace, request: str) -> Outcome:
+    """Return the outcome of a request that nobody has begun."""
+    seen = "device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu"
+    unproven = list(options.unproven)
+    if seen == "cpu":
+        unproven.append("it was compiled where no Neuron device was seen: that it loads on one is not shown")
+    return Outcome(request=request, boot=_boot(), where=options.where or seen, unproven=unproven)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -724,7 +732,7 @@ def run(options: argparse.Namespace) -> int:
         say("compiled already", outcome=options.outcome, where=outcome.where)
         return DONE
     if outcome.result == "compiled":  # and the output is gone: the disk is a new one
-        outcome = Outcome(request=outcome.request, boot=_boot(), where=outcome.where, unproven=list(options.unproven))
+        outcome = fresh(options, outcome.request)
     elif attempts and attempts[-1].kind != STOPPED.name and not _another(attempts, options.attempts):
         return _tell(KINDS.get(attempts[-1].kind, UNKNOWN), attempts[-1].line, len(attempts))
     return Driver(options, outcome).run()

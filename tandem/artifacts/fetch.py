@@ -58,6 +58,7 @@ def run(options: argparse.Namespace) -> int:
     key, models, holder = asked_key(), asked_models(options.model), asked_holder()
     _open_folder(options.work)
     (options.work / PRESENT).unlink(missing_ok=True)
+    _copy_driver(options.work)  # in any case: it is what the next container runs, also to do nothing
     store = open_store(options.bucket)
     if _skip(store, key, options.work):
         return 0
@@ -69,7 +70,6 @@ def run(options: argparse.Namespace) -> int:
                     return 0
                 _bring(store, models, options.models)
                 lease.check()
-                _copy_driver(options.work)
         except HeldError as error:
             if time.monotonic() >= ends:
                 raise HeldError(

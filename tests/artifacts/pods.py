@@ -1,0 +1,129 @@
+"""Runs the containers of a rendered pod as processes: their very arguments and variables, other roots.
+
+What differs from a node: the mounts' roots (/models, /artifact, /work, /stored) and the server's port are this
+test's own, the stand-ins lie first in PATH, the tools containers get the local endpoint's variables in the place of
+a role's, and a volume that is mounted read only loses its write bits, which the stand-ins heed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tandem.twin.runtime.install import install
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOTS = ("models", "artifact", "work", "stored")
+RENDERED_PORT = "8000"
+TOOLS = ("stage", "fetch", "upload", "admit")
+PROGRAM = [sys.executable, "-m", "tandem.artifacts"]  # the tools image's entrypoint
+Spec = dict[str, Any]
+
+
+class Pod:
+    """One pod on one node."""
+
+    def __init__(self, folder: Path, spec: Spec, *, runtime: Any, tools: Mapping[str, str], job: str = "job") -> None:
+        self.folder, self.spec, self.tools, self.job = folder, spec, dict(tools), job
+        self.programs = install(folder / "image/bin", runtime)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = str(free.getsockname()[1])
+        for root in ROOTS:
+            (folder / root).mkdir(parents=True, exist_ok=True)
+
+    def container(self, name: str) -> Spec:
+        every = [*self.spec["initContainers"], *self.spec["containers"]]
+        return next(found for found in every if found["name"] == name)
+
+    def here(self, text: str) -> str:
+        """Put this test's roots and port in the place of the rendered ones."""
+        moved = re.sub(rf'(?<![\w./-])/({"|".join(ROOTS)})(?=[/"\s]|$)', rf"{self.folder}/\1", text)
+        return moved.replace(f"127.0.0.1:{RENDERED_PORT}", f"127.0.0.1:{self.port}")
+
+    def command(self, name: str) -> list[str]:
+        found = self.container(name)
+        words = [self.here(word) for word in [*found.get("command", []), *found.get("args", [])]]
+        for at, word in enumerate(words):
+            if word == "--port" and words[at + 1] == RENDERED_PORT:
+                words[at + 1] = self.port
+        return [*PROGRAM, *words] if name in TOOLS else words
+
+    def environment(self, name: str, more: Mapping[str, str]) -> dict[str, str]:
+        """The container's variables, expanded as the kubelet does, and no other but PATH."""
+        rendered: dict[str, str] = {}
+        for one in self.container(name)["env"]:
+            value = one["value"] if "value" in one else self._from_field(one["valueFrom"]["fieldRef"]["fieldPath"])
+            rendered[one["name"]] = re.sub(r"\$\((\w+)\)", lambda found: rendered[found[1]], self.here(value))
+        if name in TOOLS:
+            return {"PATH": os.environ["PATH"], **rendered, **self.tools, **more}
+        return {"PATH": f"{self.programs}:/usr/bin:/bin", **rendered, **more}
+
+    def _from_field(self, path: str) -> str:
+        return {"metadata.labels['batch.kubernetes.io/job-name']": self.job,
+                "metadata.labels['batch.kubernetes.io/controller-uid']": f"uid-of-{self.job}"}[path]  # fmt: skip
+
+    def run(self, name: str, *extra: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Run a container to its end; `extra` options stand before the program of the driver."""
+        command = self.command(name)
+        at = command.index("--") if "--" in command else len(command)
+        return subprocess.run(
+            [*command[:at], *extra, *command[at:]], env=self.environment(name, more), cwd=ROOT, text=True, check=False,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
+        )  # fmt: skip
+
+    def mount(self) -> None:
+        """Take the write bits from what the server mounts read only."""
+        for volume in self.container("vllm")["volumeMounts"]:
+            if volume.get("readOnly"):
+                for path in [self.folder / volume["mountPath"].strip("/")]:
+                    _read_only(path)
+
+    def serve(self, **more: str) -> Server:
+        """Start the server."""
+        process = subprocess.Popen(
+            self.command("vllm"), env=self.environment("vllm", more), stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        return Server(process, self.port)
+
+
+class Server:
+    """A server's process, asked over HTTP."""
+
+    def __init__(self, process: subprocess.Popen[str], port: str) -> None:
+        self.process, self.port = process, port
+        ends = time.monotonic() + 30
+        while process.poll() is None and time.monotonic() < ends and self.ask("/health") != 200:
+            time.sleep(0.05)
+
+    def ask(self, path: str, body: bytes | None = None) -> int:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data=body, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    def end(self) -> str:
+        """Send SIGTERM; all that the server said."""
+        if self.process.poll() is None:
+            self.process.terminate()
+        said, _ = self.process.communicate(timeout=30)
+        return said
+
+
+def _read_only(path: Path) -> None:
+    for each in (path, *path.rglob("*")):
+        if each.is_dir() and not each.is_symlink():
+            each.chmod(0o555)

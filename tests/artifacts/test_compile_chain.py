@@ -1,0 +1,285 @@
+"""From a staged model to a warm server, by the very arguments and variables that the charts render."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pods import PROGRAM, ROOT, Pod
+
+from charts import workloads
+from tandem.artifacts.manifest import NAME
+from tandem.artifacts.store import Store, open_store
+from tandem.spec import names
+from tandem.spec.catalogue import catalogue
+from tandem.spec.experiment import Experiment, Variant
+from tandem.spec.load import load
+from tandem.spec.model import Model
+from tandem.spec.variant_key import artifact_key
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.checkpoint import Checkpoint
+
+pytestmark = pytest.mark.endpoint
+
+CATALOGUE = catalogue()
+WORKSPACE = load(ROOT / "environments", ROOT / "experiments")
+CASES = {
+    "nxdi-baseline": ("post-us-east-2", "post", "qwen-vllm"),
+    "nxdi-fused": ("post-us-east-2", "post", "qwen-sd-vllm"),
+    "native-baseline": ("native-us-east-2", "qwen3-native", None),
+    "native-eagle3": ("native-us-east-2", "llama-eagle3", "eagle3"),
+}
+
+
+class Chain:
+    """One variant of a committed experiment, the bucket of its environment, and a folder for its pods."""
+
+    def __init__(self, case: str, folder: Path, endpoint: Endpoint, aws: dict[str, str]) -> None:
+        environment, experiment, variant = CASES[case]
+        self.environment = WORKSPACE.environments[environment].environment
+        self.experiment: Experiment = WORKSPACE.experiments[experiment].experiment
+        self.variant = _variant(self.experiment, variant)
+        self.key = artifact_key(self.experiment, self.variant, CATALOGUE)
+        self.folder, self.aws = folder, aws
+        self.bucket = names.bucket(self.environment)
+        self.s3 = endpoint.client("s3")
+        existing = [found["Name"] for found in self.s3.list_buckets()["Buckets"]]
+        if self.bucket not in existing:
+            where = {"LocationConstraint": endpoint.region}
+            self.s3.create_bucket(Bucket=self.bucket, CreateBucketConfiguration=where)
+        self.empty()
+
+    @property
+    def store(self) -> Store:
+        return open_store(self.bucket)
+
+    @property
+    def models(self) -> list[Model]:
+        return [CATALOGUE.models[name] for name in (self.experiment.target, self.variant.draft) if name]
+
+    def empty(self) -> None:
+        for row in list(self.store.list("")):
+            self.s3.delete_object(Bucket=self.bucket, Key=row.key)
+
+    def objects(self, prefix: str = "") -> dict[str, int]:
+        return {row.key: row.size for row in self.store.list(prefix)}
+
+    def stage(self) -> None:
+        """Stage small models under the names of the real ones, by the real command."""
+        for seed, model in enumerate(self.models):
+            source = self.folder / f"hub/{seed}"
+            family = "llama" if model.family == "llama" else "qwen3"
+            Checkpoint(family=family, layers=2 - seed, seed=seed, embeddings="tied" if seed else "untied").write(source)
+            run = subprocess.run(
+                [*PROGRAM, "stage", "--bucket", self.bucket, "--model", model.id, "--revision",
+                 model.revision_or_main(), "--from", str(source), "--work", str(self.folder)],
+                env={"PATH": os.environ["PATH"], **self.aws}, cwd=ROOT, capture_output=True, text=True, check=False,
+            )  # fmt: skip
+            assert run.returncode == 0, run.stdout + run.stderr
+
+    def compile_pod(self, job: str) -> Pod:
+        name = names.compile_job(self.key)
+        body = next(found for found in _rendered(*self._spec())["compile"] if found["metadata"]["name"] == name)
+        spec = body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        return Pod(self.folder / job, spec, runtime=self.key.runtime, tools=self.aws, job=job)
+
+    def serve_pod(self, name: str = "serve") -> Pod:
+        """A pod of the Deployment, with the bucket's prefixes as the folders that Mountpoint would show."""
+        found = _rendered(*self._spec())["serve"]
+        body = next(
+            each for each in found if (each["kind"], each["metadata"]["name"]) == ("Deployment", self.variant.name)
+        )
+        pod = Pod(self.folder / name, body["spec"]["template"]["spec"], runtime=self.key.runtime, tools={})
+        for prefix, root in ((f"{self.key.prefix}/", "stored"), ("models/", "models")):
+            for key in self.objects(prefix):
+                path = pod.folder / root / key.removeprefix(prefix)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                self.s3.download_file(self.bucket, key, str(path))
+        return pod
+
+    def _spec(self) -> tuple[str, str]:
+        return self.environment.name, self.experiment.name
+
+
+@cache
+def _rendered(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]:
+    found = WORKSPACE.environments[environment].environment, WORKSPACE.experiments[experiment].experiment
+    return workloads(*found, CATALOGUE)
+
+
+def _variant(experiment: Experiment, name: str | None) -> Variant:
+    """The variant of this name or mode; without one the baseline."""
+    return next(
+        each
+        for each in experiment.all_variants()
+        if name in (each.name, each.mode) or (not name and each.mode == "none")
+    )
+
+
+@pytest.fixture
+def chain(endpoint: Endpoint, aws: dict[str, str], tmp_path: Path) -> Callable[[str], Chain]:
+    return lambda case: Chain(case, tmp_path, endpoint, aws)
+
+
+QUICK = ("--ask-s", "0.1")
+
+
+def done(run: subprocess.CompletedProcess[str]) -> str:
+    assert run.returncode == 0, run.stdout
+    return run.stdout
+
+
+def last(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    return json.loads(run.stdout.strip().splitlines()[-1])
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(chain: Callable[[str], Chain], case: str) -> None:
+    this = chain(case)
+    this.stage()
+    job = this.compile_pod("first")
+
+    done(job.run("fetch"))
+    said = done(job.run("compile", *QUICK))
+    done(job.run("upload"))
+
+    assert "STAND-IN" in said
+    manifest = json.loads(this.s3.get_object(Bucket=this.bucket, Key=f"{this.key.prefix}/{NAME}")["Body"].read())
+    assert manifest["fields"] == this.key.as_fields()
+    assert manifest["made"]["where"] == "cpu"  # no device here, and the artifact says so
+
+    pod = this.serve_pod()
+    admitted = done(pod.run("admit"))
+    pod.mount()
+    server = pod.serve()
+    asked = server.ask("/health"), server.ask("/v1/completions", b"{}")
+    told = server.end()
+
+    assert (asked, server.process.returncode) == ((200, 200), 0)
+    native = this.key.runtime == "native"
+    assert ("0 graphs compiled" if native else "nothing was compiled") in told
+    assert (pod.folder / "artifact/current").is_symlink() != native
+    assert '"level": "warning"' in admitted  # what is unproven of it was said
+
+
+@pytest.mark.parametrize("case", ["nxdi-fused", "native-baseline"])
+def test_a_second_job_of_a_present_key_does_nothing(chain: Callable[[str], Chain], case: str) -> None:
+    this = chain(case)
+    this.stage()
+    first, second = this.compile_pod("first"), this.compile_pod("second")
+    for name in ("fetch", "compile", "upload"):
+        done(first.run(name, *(QUICK if name == "compile" else ())))
+    before = this.objects()
+
+    said = [done(second.run(name)) for name in ("fetch", "compile", "upload")]
+
+    assert (this.objects(), list((second.folder / "models").iterdir())) == (before, [])
+    assert "STAND-IN" not in "".join(said)
+
+
+@pytest.mark.parametrize("case", ["nxdi-fused", "native-eagle3"])
+def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain: Callable[[str], Chain], case: str) -> None:
+    this = chain(case)
+    this.stage()
+    job = this.compile_pod("first")
+    done(job.run("fetch"))
+
+    knobs = {"TANDEM_STANDIN_CRASH": "transient", "TANDEM_STANDIN_CRASH_AT": "1",
+             "TANDEM_STANDIN_STATE": str(this.folder / "state")}  # fmt: skip
+    done(job.run("compile", *QUICK, **knobs))
+    done(job.run("upload"))
+
+    outcome = json.loads((job.folder / "work/outcome.json").read_text())
+    assert [attempt["class"] for attempt in outcome["attempts"]] == ["transient", "compiled"]
+    assert this.objects(f"{this.key.prefix}/{NAME}")
+
+
+@pytest.mark.parametrize(
+    ("knob", "names_it"),
+    [
+        ({"TANDEM_STANDIN_HALF": "missing-rank"}, "tp31_sharded_checkpoint.safetensors: it is missing"),
+        ({"TANDEM_STANDIN_HALF": "truncated-shard"}, "tp31_sharded_checkpoint.safetensors: cut off"),
+        ({"TANDEM_STANDIN_HALF": "truncated-graph"}, "model.pt: cut off"),
+        ({"TANDEM_STANDIN_FAILED_GRAPH": "1"}, "the compiler marked it as failed"),
+    ],
+    ids=lambda value: str(value) if isinstance(value, str) else "-".join(value.values()),
+)
+def test_what_is_half_is_never_stored(chain: Callable[[str], Chain], knob: dict[str, str], names_it: str) -> None:
+    this = chain("nxdi-baseline")
+    this.stage()
+    job = this.compile_pod("first")
+    done(job.run("fetch"))
+    done(job.run("compile", **knob))
+
+    run = job.run("upload")
+
+    assert (run.returncode, names_it in run.stdout) == (1, True)
+    assert [key for key in this.objects(f"{this.key.prefix}/") if not key.endswith("lease.json")] == []
+
+
+def test_a_native_cache_with_a_half_graph_is_never_stored(chain: Callable[[str], Chain]) -> None:
+    this = chain("native-baseline")
+    this.stage()
+    job = this.compile_pod("first")
+    done(job.run("fetch"))
+    done(job.run("compile", *QUICK, TANDEM_STANDIN_HALF="half-graph"))
+
+    run = job.run("upload")
+
+    assert (run.returncode, "no .compilation_complete" in run.stdout) == (1, True)
+
+
+@pytest.mark.parametrize("case", ["nxdi-fused", "native-baseline"])
+def test_without_an_artifact_no_server_starts_and_the_command_that_makes_it_is_named(
+    chain: Callable[[str], Chain], case: str
+) -> None:
+    this = chain(case)
+    this.stage()
+
+    run = this.serve_pod().run("admit")
+
+    command = names.start_command(names.namespace(this.experiment), names.compile_job(this.key))
+    assert (run.returncode, command in last(run)["change"]) == (1, True)
+
+
+def test_without_a_staged_model_nothing_is_compiled_and_the_command_that_stages_it_is_named(
+    chain: Callable[[str], Chain],
+) -> None:
+    this = chain("nxdi-fused")
+
+    run = this.compile_pod("first").run("fetch")
+
+    command = names.start_command(names.namespace(this.experiment), names.stage_job(this.models[0]))
+    assert (run.returncode, command in last(run)["change"]) == (2, True)
+
+
+def test_a_server_without_an_admission_would_compile_into_a_read_only_mount_and_ends(
+    chain: Callable[[str], Chain],
+) -> None:
+    this = chain("nxdi-fused")
+    this.stage()
+    pod = this.serve_pod()
+    (pod.folder / "artifact/current").mkdir()
+    pod.mount()
+
+    server = pod.serve()
+
+    assert "Read-only file system" in server.end()
+    assert server.process.returncode == 1
+
+
+def test_a_native_server_that_misses_a_graph_ends_by_its_own_switch(chain: Callable[[str], Chain]) -> None:
+    this = chain("native-baseline")
+    this.stage()
+    pod = this.serve_pod()
+
+    server = pod.serve()
+
+    assert "compile cache miss" in server.end()
+    assert server.process.returncode == 1
