@@ -190,7 +190,7 @@ def resolve(model: str, revision: str, work: Path) -> HubSnapshot:
     _prepare_library()
     open_to_all = Asked(model=model, revision=revision, hub=endpoint(), token=None)
     asked, info = _listed(open_to_all)
-    commit = info.sha or ""
+    commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
         raise WorldError(
             f"the hub answers with the commit {commit or 'none'}", where=asked.where,
@@ -222,7 +222,10 @@ def endpoint() -> str:
 
 
 def _listed(asked: Asked) -> tuple[Asked, ModelInfo]:
-    """Return the listing, with a token where the model is not open: an open one never sees the token."""
+    """Return the listing, with a token where the model is not open: an open one never sees the token.
+
+    A gated one is tried without a token where no secret is named: a mirror may hold it for everybody.
+    """
     name = secret_name()
     try:
         info = _ask(asked)
@@ -230,11 +233,8 @@ def _listed(asked: Asked) -> tuple[Asked, ModelInfo]:
         if name is None:
             raise
     else:
-        if not info.gated:
+        if not info.gated or name is None:
             return asked, info
-        if name is None:
-            raise asked.gated()
-    assert name is not None
     with_token = Asked(model=asked.model, revision=asked.revision, hub=asked.hub, token=_token(name, asked.hub))
     return with_token, _ask(with_token)
 
@@ -270,7 +270,7 @@ def _entries(info: ModelInfo, where: str) -> dict[str, Entry]:
     entries: dict[str, Entry] = {}
     for sibling in info.siblings or ():
         try:
-            path = inside(sibling.rfilename)
+            path = inside(str(sibling.rfilename))
         except ValueError as error:
             raise RefusedError(str(error), where=where, change="do not use this model: no honest one is so") from None
         if not path.isprintable():
@@ -279,10 +279,14 @@ def _entries(info: ModelInfo, where: str) -> dict[str, Entry]:
         sha256 = sibling.lfs.sha256 if sibling.lfs else None
         size = sibling.lfs.size if sibling.lfs else sibling.size
         git_sha1 = None if sibling.lfs else sibling.blob_id
-        if size is None or not (sha256 or git_sha1):
+        if not isinstance(size, int) or not (_is_digest(sha256, 64) or _is_digest(git_sha1, 40)):
             raise WorldError(f"the hub lists {path} without size or checksum", where=where, change=change)
         entries[path] = Entry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
     return entries
+
+
+def _is_digest(said: object, digits: int) -> bool:
+    return isinstance(said, str) and re.fullmatch(rf"[0-9a-f]{{{digits}}}", said) is not None
 
 
 def _held_against(entry: Entry, path: Path) -> tuple[str, bool]:

@@ -32,7 +32,7 @@ def require_room(folder: Path, needed: int, what: str) -> None:
     if free < needed + SPARE:
         raise WorldError(
             f"{what} needs {spoken(needed)} on this disk, {spoken(free)} are free (and {spoken(SPARE)} stay spare)",
-            where=str(folder), change="give the Job more ephemeral storage, or name a larger disk by --work",
+            where=str(folder), change="give the pod more ephemeral storage, or name a folder on a larger disk",
         )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def writing(path: Path, needed: int) -> Iterator[None]:
         if error.errno in _FULL:
             raise WorldError(
                 f"the disk is full before the file of {spoken(needed)} is whole", where=str(path),
-                change="give the Job more ephemeral storage; what is there is kept and the next run goes on with it",
+                change="give the pod more ephemeral storage; what is there is kept and the next run goes on with it",
             ) from None  # fmt: skip
         raise WorldError(
             f"the file cannot be written: {error.strerror}", where=str(path),

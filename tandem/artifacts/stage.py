@@ -22,8 +22,9 @@ from pathlib import Path
 from platform import node
 from typing import Any, Protocol
 
+from tandem.artifacts.asked import HOLDER_VARIABLE
 from tandem.artifacts.fault import RefusedError, StaleError
-from tandem.artifacts.lease import Lease, take
+from tandem.artifacts.lease import Lease, let_go, take
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import LEASE_NAME, NAME, File, Manifest
 from tandem.artifacts.progress import Progress
@@ -134,12 +135,13 @@ def run(options: argparse.Namespace) -> int:
     """
     model = Model(id=options.model, revision=options.revision)
     store = open_store(options.bucket)
+    holder = os.environ.get(HOLDER_VARIABLE) or f"hand-{node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    key = f"{model.prefix}/{LEASE_NAME}"
     if _present(store, model):
+        let_go(store, key, holder)
         return 0
     work = options.work / "stage" / options.bucket / model.id / model.revision  # as the lease: one run at a time
     source = _source(model, options.folder, work)
-    holder = os.environ.get("TANDEM_HOLDER") or f"hand-{node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-    key = f"{model.prefix}/{LEASE_NAME}"
     with take(store, key, holder, options.lease_s, options.wait_s) as lease:
         if not _present(store, model):
             _stage(store, model, source, lease)
@@ -203,10 +205,10 @@ def _stage(store: Store, model: Model, source: Source, lease: Lease) -> None:
         progress.begin(index, entry.path)
         path, digests[entry.path] = source.receive(entry, moved)
         send(store, path, f"{model.prefix}/{entry.path}", digests[entry.path])
-        lease.check()
         source.drop(entry)
     manifest = _manifest(model, source, [File(path=one.path, size=one.size, sha256=digests[one.path]) for one in files],
                          left_out)  # fmt: skip
+    lease.confirm()
     if not write_stored_manifest(store, model.prefix, manifest):
         _present(store, model)  # somebody else's, written since; it says so, or is refused
         return
@@ -240,7 +242,7 @@ def _whole_already(
     digests: dict[str, str] = {}
     for listed in store.list(f"{model.prefix}/"):
         name = listed.key.removeprefix(f"{model.prefix}/")
-        if name in {NAME, LEASE_NAME}:
+        if name in {"", NAME, LEASE_NAME}:  # "" is what a console writes for an empty folder
             continue
         digest = _stored_digest(store, listed.key, wanted[name], source) if name in wanted else None
         if digest is not None:

@@ -256,10 +256,13 @@ def test_a_name_that_no_hub_takes_is_refused(tmp_path: Path, name: str) -> None:
         (listing([], sha=OTHER), f"answers with the commit {OTHER}"),
         (listing([], sha=""), "answers with the commit none"),
         (listing([{"rfilename": "config.json"}]), "config.json without size or checksum"),
+        (listing([{"rfilename": "config.json", "size": 1, "blobId": 7}]), "config.json without size or checksum"),
+        (listing([{"rfilename": 5, "size": "x"}]), "5 without size or checksum"),
+        (listing(["config.json"]), "what answers is no hub"),
         (b"<html>log in</html>", "what answers is no hub"),
         (b"[]", "what answers is no hub"),
     ],
-    ids=["another commit", "no commit", "no checksum", "login page", "a list"],
+    ids=["another commit", "no commit", "no checksum", "no digest", "no name", "no files", "login page", "a list"],
 )
 def test_an_answer_that_no_hub_gives_is_a_fault(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, body: bytes, said: str
@@ -290,7 +293,7 @@ def test_a_gated_model_without_a_secret_says_page_and_variable(
     with Hub(folder, access=access) as gate:
         monkeypatch.setenv("HF_ENDPOINT", gate.url)
         with pytest.raises(RefusedError, match="gated and no token was sent") as caught:
-            resolve("acme/gated", COMMIT, tmp_path)
+            resolved_and_received(tmp_path, "config.json", "acme/gated")
 
     assert f"{gate.url}/acme/gated" in caught.value.change
     assert NAMED_BY in caught.value.change
@@ -306,6 +309,29 @@ def test_a_token_opens_a_closed_model(
     body = resolved_and_received(tmp_path, SHARD, model)
 
     assert body == (folder / model / COMMIT / SHARD).read_bytes()
+
+
+def test_a_token_opens_a_listing_that_is_gated_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with_secret(monkeypatch, TOKEN)
+    with Hub(folder, access=Access(tokens=ACCESS.tokens, gated=ACCESS.gated, gates_metadata=True)) as gate:
+        monkeypatch.setenv("HF_ENDPOINT", gate.url)
+
+        assert resolve("acme/gated", COMMIT, tmp_path).commit == COMMIT
+
+
+def test_a_gated_model_of_a_mirror_that_asks_for_no_token_needs_no_secret(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    body = b"{}"
+    blob = hashlib.sha1(b"blob 2\0{}", usedforsecurity=False).hexdigest()
+    said = listing([{"rfilename": "config.json", "size": 2, "blobId": blob}], gated="manual")
+    with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else body)) as url:
+        monkeypatch.delenv(NAMED_BY, raising=False)
+        monkeypatch.setenv("HF_ENDPOINT", url)
+
+        assert resolved_and_received(tmp_path, "config.json") == body
 
 
 def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(

@@ -489,6 +489,29 @@ def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage: Stage, held: H
     assert "held by stage-else" in done.last["event"]
 
 
+def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
+    stage: Stage, hub: Hub, put: Put, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
+    stage()
+    hub.stop()
+    body = {"schema_version": 1, "state": "held", "holder": "stage-a", "ttl_s": 600}
+    put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
+
+    stage()
+
+    lease = store.read(f"{PREFIX}/{LEASE_NAME}")
+    assert lease is not None
+    assert json.loads(lease.body)["state"] == "released"
+
+
+@pytest.mark.usefixtures("hub")
+def test_the_mark_of_an_empty_folder_is_no_file_of_another_snapshot(stage: Stage, put: Put) -> None:
+    put(f"{PREFIX}/", b"")
+
+    assert stage().code == 0
+
+
 def test_a_copy_is_staged_without_any_hub(
     stage: Stage,
     held: Held,
