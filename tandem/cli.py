@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tandem.commands.artifacts import add_verbs, artifacts
 from tandem.commands.check import check
 from tandem.commands.images import images
 from tandem.commands.inputs import Selection
@@ -20,6 +21,7 @@ from tandem.commands.starter import new
 from tandem.spec.faults import SpecError
 
 EPILOG = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 the world outside failed; 4 void"
+INTERRUPTED = 130
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(Exit.STALE if only_warnings else Exit.BAD_INPUT)
     except BrokenPipeError:
         return int(Exit.DONE)
+    except KeyboardInterrupt:
+        return INTERRUPTED
     except (OSError, RuntimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return int(Exit.WORLD_FAILED)
@@ -55,6 +59,8 @@ def _run(options: argparse.Namespace) -> Exit:
         return check(chosen, options.against)
     if options.command == "render":
         return render(chosen, options.out, check=options.check)
+    if options.command == "artifacts":
+        return artifacts(chosen, options)
     if options.command == "images":
         return images(chosen, resolve=options.resolve)
     return show(chosen)
@@ -76,6 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     images = _command(commands, "images", "list what an environment pulls and what must be mirrored")
     images.add_argument("--resolve", action="store_true", help="online: ask the registries and write the digests")
     _command(commands, "show", "summarize: variants, artifact keys, cost, warnings, next commands")
+    stored = commands.add_parser(
+        "artifacts", help="list, explain, collect and adopt what the bucket holds", epilog=EPILOG
+    )
+    shared = argparse.ArgumentParser(add_help=False)
+    _shared(shared)
+    add_verbs(stored, shared)
     new = commands.add_parser("new", help="write a commented starter of both files", epilog=EPILOG)
     new.add_argument("name", metavar="NAME", help="name of the environment and the experiment")
     _shared(new)

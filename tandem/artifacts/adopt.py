@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.artifacts.asked import asked_key
-from tandem.artifacts.explain import on_disk, reasons
-from tandem.artifacts.fault import RefusedError, StaleError
+from tandem.artifacts.explain import on_disk
+from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.fetch import require_same
 from tandem.artifacts.files import files_below
 from tandem.artifacts.inspect_local import inspect_local
 from tandem.artifacts.lease import take
@@ -25,7 +26,7 @@ from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, File, Manifest
 from tandem.artifacts.send import send_all
 from tandem.artifacts.store import Store, open_store
 from tandem.artifacts.stored import manifest_key, read_stored_manifest, write_stored_manifest
-from tandem.spec.artifact_key import ArtifactKey, differences
+from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
 RUN = "adopted-"
@@ -71,11 +72,11 @@ def adopt(store: Store, folder: Path, key: ArtifactKey, *, wait_s: float = 0) ->
     run = f"{RUN}{_digest(files)}"
     manifest = Manifest(
         schema_version=SCHEMA_VERSION, kind="artifact", name=key.name, folder=run, fields=key.as_fields(), files=files,
-        made={"how": "adopted", "run": run, "unproven": [UNPROVEN, *unproven]},
+        made={"run": run, "where": "elsewhere", "unproven": [UNPROVEN, *unproven]},
     )  # fmt: skip
     with take(store, f"{key.prefix}/{LEASE_NAME}", run, LEASE_S, wait_s) as lease:
         send_all(store, folder, f"{key.prefix}/{run}", files, check=lease.check)
-        lease.check()
+        lease.confirm()
         ours = write_stored_manifest(store, key.prefix, manifest)
     there = None if ours else _present(store, key)
     return there or Adopted(name=key.name, prefix=key.prefix, manifest=manifest, taken=True)
@@ -90,12 +91,7 @@ def _present(store: Store, key: ArtifactKey) -> Adopted | None:
     manifest = read_stored_manifest(store, key.prefix)
     if manifest is None:
         return None
-    found = differences(manifest.fields, key.as_fields())
-    if found:
-        raise StaleError(
-            f"the manifest under this key's name is of another: {', '.join(reasons(found))}",
-            where=store.url(manifest_key(key.prefix)), change="see who wrote it, remove this object, then run again",
-        )  # fmt: skip
+    require_same(manifest, key, store.url(manifest_key(key.prefix)))
     return Adopted(name=key.name, prefix=key.prefix, manifest=manifest, taken=False)
 
 

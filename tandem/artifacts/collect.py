@@ -170,8 +170,9 @@ def remove(store: Store, removal: Removal, used: Collection[str], cutoff: dateti
 
 def _whole(found: StoredSet) -> Removal:
     kind = "snapshot" if found.kind == "model" else "artifact"
+    how = "damaged " if found.damage else "" if found.manifest else "unfinished "
     return Removal(
-        found=found, what=kind if found.manifest else f"unfinished {kind}", manifest=found.manifest_key in _keys(found),
+        found=found, what=f"{how}{kind}", manifest=found.manifest_key in _keys(found),
         uploads=found.begun, files=found.files, lease=True,
     )  # fmt: skip
 

@@ -132,25 +132,25 @@ def lines(one: Side, other: Side, width: int = 100) -> Iterator[str]:
 
     Args:
         one, other: the keys.
-        width: columns of the screen; a value that does not fit beside its neighbour goes below it.
+        width: columns of the screen; values that do not fit beside each other stand below each other.
     """
+    for mark, side in (("A", one), ("B", other)):
+        yield f"{mark}  {side.name}"
+        yield f"   {side.where}"
     found = differences(one.fields, other.fields)
-    yield from (f"{mark}  {side.name}  ({side.where})" for mark, side in (("A", one), ("B", other)))
     if not found:
         yield "the same artifact: every field of the key is equal"
         return
-    yield ""
-    first = max(len(field) for field in ("field", *found))
-    second = max(len(spelt(value)) for value in ("A", *(pair[0] for pair in found.values())))
-    room = width - first - 2 - max(len(spelt(value)) for value in ("B", *(pair[1] for pair in found.values()))) - 2
-    if second <= room:
-        yield f"{'field':<{first}}  {'A':<{second}}  B"
-        yield from (f"{field:<{first}}  {spelt(a):<{second}}  {spelt(b)}" for field, (a, b) in found.items())
-        return
-    for field, (a, b) in found.items():
-        yield field
-        yield f"  A  {spelt(a)}"
-        yield f"  B  {spelt(b)}"
+    told = {field: (spelt(a), spelt(b)) for field, (a, b) in found.items()}
+    column = max(len(field) for field in ("field", *told)) + 2
+    room = (width - column - 2) // 2
+    second = max([1, *(len(a) for a, b in told.values() if max(len(a), len(b)) <= room)]) + 2
+    yield f"{'field':<{column}}{'A':<{second}}B"
+    for field, (a, b) in told.items():
+        if max(len(a), len(b)) <= room:
+            yield f"{field:<{column}}{a:<{second}}{b}"
+        else:
+            yield from (field, f"  A  {a}", f"  B  {b}")
 
 
 def plain(one: Side, other: Side) -> dict[str, Any]:

@@ -13,12 +13,15 @@ from typing import Literal
 
 from tandem.artifacts.contents import StoredSet
 from tandem.artifacts.explain import Differences, Side, nearest, reasons
+from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.needs import Need
 from tandem.spec.artifact_key import differences
 
-State = Literal["present", "missing", "partial", "damaged", "stale", "not ours"]
+State = Literal["present", "missing", "partial", "damaged", "newer", "stale", "not ours"]
 
-WANTING: frozenset[State] = frozenset({"missing", "partial", "damaged"})  # of what is needed: nothing can be served
+WANTING: frozenset[State] = frozenset(
+    {"missing", "partial", "damaged", "newer"}
+)  # of what is needed: nothing can be served
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +30,11 @@ class Row:
 
     Args:
         kind, name, prefix: as of the need or of the stored set.
-        state: `stale` is whole and needed by nobody; `partial` has no manifest yet.
+        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `newer` has one of a newer release.
         used_by: who needs it; empty for nobody.
         size: bytes stored, 0 for nothing.
         written: when something of it was last written, None for nothing stored.
-        why: what is damaged, who holds it until when, or what it differs in from what is needed.
+        why: in phrases: what is damaged, who holds it until when, or in what it differs from what is needed.
         command: what makes it, where it is needed and not whole.
         being_made: somebody holds its lease now.
     """
@@ -43,7 +46,7 @@ class Row:
     used_by: tuple[str, ...]
     size: int = 0
     written: datetime | None = None
-    why: str = ""
+    why: tuple[str, ...] = ()
     command: str = ""
     being_made: bool = False
 
@@ -73,21 +76,26 @@ def mismatch(need: Need, found: StoredSet) -> Differences:
 
 def _needed(need: Need, found: StoredSet | None) -> Row:
     if found is None:
-        return _row(need, None, "missing", need.command)
-    why = found.damage
-    if not why and found.manifest is not None:
-        told = reasons(mismatch(need, found))
-        why = f"its manifest says other fields than its name: {', '.join(told)}" if told else ""
-    if why:
-        return _row(need, found, "damaged", need.command, why)
-    if found.manifest is None:
-        return _row(need, found, "partial", need.command, held(found))
-    return _row(need, found, "present", "")
+        return _row(need, None, "missing")
+    state, why = _unwhole(found)
+    if state is None and found.manifest is not None and (told := reasons(mismatch(need, found))):
+        state, why = "damaged", ("its manifest says other fields than its name", *told)
+    return _row(need, found, state or "present", why)
 
 
-def _row(need: Need, found: StoredSet | None, state: State, command: str, why: str = "") -> Row:
+def _unwhole(found: StoredSet) -> tuple[State | None, tuple[str, ...]]:
+    """Return what a set is that is not whole, and why; None for a whole one."""
+    if isinstance(found.fault, NewerSchemaError):
+        return "newer", (found.fault.what, found.fault.change)
+    if found.damage:
+        return "damaged", (found.damage,)
+    return (None, ()) if found.manifest is not None else ("partial", (held(found),))
+
+
+def _row(need: Need, found: StoredSet | None, state: State, why: tuple[str, ...] = ()) -> Row:
     return Row(
-        kind=need.kind, name=need.name, prefix=need.prefix, state=state, used_by=need.used_by, why=why, command=command,
+        kind=need.kind, name=need.name, prefix=need.prefix, state=state, used_by=need.used_by, why=why,
+        command="" if state in {"present", "newer"} else need.command,
         size=found.size if found else 0, written=found.written if found else None,
         being_made=bool(found and found.lease and found.lease.held),
     )  # fmt: skip
@@ -101,21 +109,25 @@ def _unneeded(found: StoredSet, needed: Sequence[Side]) -> Row:
     )  # fmt: skip
 
 
-def _standing(found: StoredSet, needed: Sequence[Side]) -> tuple[State, str]:
+def _standing(found: StoredSet, needed: Sequence[Side]) -> tuple[State, tuple[str, ...]]:
     if not found.ours:
-        return "not ours", "neither manifest nor lease: left alone"
-    if found.damage:
-        return "damaged", found.damage
-    if found.manifest is None:
-        return "partial", held(found)
+        return "not ours", ("neither manifest nor lease: left alone",)
+    state, why = _unwhole(found)
+    if state is not None or found.manifest is None:
+        return state or "partial", why
     fields = found.manifest.fields
     if found.kind == "model":
         fields = {name: fields.get(name) for name in ("id", "revision")}
         needed = [side for side in needed if side.fields["id"] == fields["id"]]
     close = nearest(found.name, fields, needed)
     if close is None:
-        return "stale", f"no experiment uses any {'revision of this model' if found.kind == 'model' else 'artifact'}"
-    return "stale", f"nearest needed: {close[0].name}: {', '.join(reasons(close[1]))}"
+        return "stale", (
+            "no experiment uses this model" if found.kind == "model" else "no experiment uses any artifact",
+        )
+    other, found_differences = close
+    return "stale", ((f"nearest needed {other.name}:",) if found.kind == "artifact" else ()) + tuple(
+        reasons(found_differences)
+    )
 
 
 def held(found: StoredSet) -> str:

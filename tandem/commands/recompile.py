@@ -28,6 +28,7 @@ from tandem.spec.variant_key import artifact_key
 MANIFESTS = Path("manifests")  # where `tandem render` writes by default
 SERVERS = "serve/serve.yaml"  # below an experiment's folder there
 REFUSED = "refused above"
+UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
 NO_KEYS = "rendered by a release that wrote no keys"
 
 Verdict = Literal["same artifact", "recompiles", "new", "gone"]
@@ -200,7 +201,7 @@ def _rendered(text: bytes) -> dict[str, Fields] | str:
                 for value in _values(body["spec"]["template"]["spec"]):
                     found[body["metadata"]["name"]] = json.loads(value)
     except (yaml.YAMLError, ValueError, KeyError, TypeError):
-        return "its manifest cannot be read: `tandem render` writes it again"
+        return UNREADABLE
     return found or NO_KEYS
 
 

@@ -1,0 +1,78 @@
+"""Sets as a bucket holds them: stored for real, or made up for what needs no bucket."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tandem.artifacts.contents import Begun, StoredSet
+from tandem.artifacts.lease import Tenure
+from tandem.artifacts.manifest import LEASE_NAME, NAME, File, Manifest
+from tandem.artifacts.store import Listed, Store
+from tandem.artifacts.stored import write_stored_manifest
+
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+MODEL = "models/org/name/main"
+FILES = {"config.json": b"{}", "weights/tp0.safetensors": b"0123456789"}
+
+
+def manifest_of(prefix: str, folder: str, fields: Mapping[str, Any], files: Mapping[str, bytes] = FILES) -> Manifest:
+    kind, _, rest = prefix.partition("/")
+    return Manifest(
+        schema_version=1, kind="model" if kind == "models" else "artifact", folder=folder, fields=dict(fields),
+        name="@".join(rest.rsplit("/", 1)) if kind == "models" else rest, made={"run": "run"},
+        files=tuple(
+            File(path=path, size=len(body), sha256=hashlib.sha256(body).hexdigest()) for path, body in files.items()
+        ),
+    )  # fmt: skip
+
+
+def put(store: Store, key: str, body: bytes = b"x") -> None:
+    """Write an object as Tandem's writers do, with its SHA-256 in the metadata."""
+    digest = hashlib.sha256(body).hexdigest()
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata={"sha256": digest})
+
+
+def put_lease(store: Store, prefix: str, *, held: bool = False, holder: str = "job", ttl_s: int = 600) -> None:
+    state = f'"held", "ttl_s": {ttl_s}' if held else '"released"'
+    put(store, f"{prefix}/{LEASE_NAME}", f'{{"schema_version": 1, "holder": "{holder}", "state": {state}}}'.encode())
+
+
+def put_set(
+    store: Store, prefix: str, folder: str = "", fields: Mapping[str, Any] | None = None,
+    files: Mapping[str, bytes] = FILES,
+) -> Manifest:  # fmt: skip
+    """Store a whole set: lease, files, manifest."""
+    put_lease(store, prefix)
+    for path, body in files.items():
+        put(store, "/".join(filter(None, (prefix, folder, path))), body)
+    manifest = manifest_of(prefix, folder, fields or {}, files)
+    assert write_stored_manifest(store, prefix, manifest)
+    return manifest
+
+
+def keys(store: Store, prefix: str = "") -> set[str]:
+    return {listed.key for listed in store.list(prefix)}
+
+
+def made_up(
+    prefix: str, *paths: str, days: float = 100, folder: str = "", lease: Tenure | None = None,
+    begun: tuple[str, ...] = (), whole: bool = True, **more: Any,
+) -> StoredSet:  # fmt: skip
+    """A set that nothing stores, everything of it so many days old."""
+    at = NOW - timedelta(days=days)
+    named = [*paths, LEASE_NAME, *([NAME] if whole else [])]
+    below = [path.removeprefix(f"{folder}/") for path in paths if path.startswith(f"{folder}/")] if folder else paths
+    kind: Any = "model" if prefix.startswith("models/") else "artifact"
+    return StoredSet(
+        kind=kind, prefix=prefix, objects=tuple(Listed(key=f"{prefix}/{path}", size=7, modified=at) for path in named),
+        begun=tuple(Begun(key=f"{prefix}/{path}", id="id", at=at) for path in begun),
+        manifest=manifest_of(prefix, folder, {}, dict.fromkeys(below, b"1234567")) if whole else None,
+        lease=lease or Tenure(holder="job", until=None, held=False), **more,
+    )  # fmt: skip
+
+
+def held_by(holder: str) -> Tenure:
+    return Tenure(holder=holder, until=NOW, held=True)

@@ -1,0 +1,282 @@
+"""`collect` at a bucket: in which order it deletes, what an interruption leaves, what it never touches."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import pytest
+from stored_sets import MODEL, keys, put, put_lease, put_set
+
+from tandem.artifacts import collect as module
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.collect import carry_out, keeps_versions, plan
+from tandem.artifacts.contents import contents
+from tandem.artifacts.fault import WorldError
+from tandem.artifacts.lease import take
+from tandem.artifacts.store import Store
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
+
+pytestmark = pytest.mark.endpoint
+KEY = "artifacts/tiny-000000000000"
+LEASE = f"{KEY}/tandem-lease.json"
+
+
+def later(store: Store) -> datetime:
+    """A time for which everything is old."""
+    return store.now() + timedelta(days=1)
+
+
+def collect(store: Store, *used: str) -> list[str]:
+    """Delete all that is not used; what became of each."""
+    planned = plan(contents(store, with_uploads=True), used, later(store))
+    return [outcome for _, outcome in carry_out(store, planned, used, later(store))]
+
+
+@pytest.fixture
+def run(
+    bucket: str, aws: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, list[dict[str, object]]]]:
+    """Run the module's command in this process, a day later; its code and its log."""
+    now = Store.now
+    monkeypatch.setattr(Store, "now", lambda store: now(store) + timedelta(days=1))
+    assert aws
+
+    def act(*arguments: str) -> tuple[int, list[dict[str, object]]]:
+        code = main(["collect", "--bucket", bucket, *arguments])
+        return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+
+    return act
+
+
+def test_a_set_that_nobody_uses_is_gone_altogether(store: Store) -> None:
+    put_set(store, KEY, "run")
+    put_set(store, MODEL)
+
+    assert (collect(store), keys(store)) == (["deleted", "deleted"], set())
+
+
+def test_what_is_used_is_left_as_it_was(store: Store) -> None:
+    put_set(store, KEY, "run")
+    put_set(store, MODEL)
+    before = keys(store)
+
+    assert (collect(store, "tiny-000000000000", "org/name@main"), keys(store)) == ([], before)
+
+
+def test_the_manifest_goes_first_and_the_lease_last(proxied: Store, proxy: FaultProxy) -> None:
+    put_set(proxied, KEY, "run")
+    proxy.forget()
+
+    collect(proxied)
+
+    deletes = [request for request in proxy.log if request.operation.startswith("Delete")]
+    assert [request.operation for request in deletes] == ["DeleteObjects", "DeleteObjects", "DeleteObject"]
+    assert deletes[-1].path == f"/{proxied.bucket}/{LEASE}"
+
+
+@pytest.mark.parametrize("done", [0, 1])
+def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files(
+    proxied: Store, proxy: FaultProxy, done: int
+) -> None:
+    manifest = put_set(proxied, KEY, "run")
+    proxy.use(Rule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED))
+
+    with pytest.raises(WorldError, match="DeleteObjects"):
+        collect(proxied)
+
+    left = keys(proxied)
+    assert {f"{KEY}/run/{file.path}" for file in manifest.files} <= left
+    assert (f"{KEY}/tandem-manifest.json" in left) is (done == 0)
+
+
+@pytest.mark.parametrize("operation", ["DeleteObjects", "DeleteObject"])
+@pytest.mark.parametrize("skip", [0, 1])
+def test_an_interrupted_collect_is_finished_by_the_next(
+    proxied: Store, proxy: FaultProxy, operation: str, skip: int
+) -> None:
+    put_set(proxied, KEY, "run")
+    proxy.use(Rule(operation=operation, skip=skip, fault=ACCESS_DENIED))
+    try:
+        collect(proxied)
+    except WorldError:
+        proxy.use()
+        collect(proxied)
+
+    assert keys(proxied) == set()
+
+
+def test_a_delete_whose_answer_was_lost_is_done_again(proxied: Store, proxy: FaultProxy) -> None:
+    put_set(proxied, KEY, "run")
+    proxy.use(Rule(operation="DeleteObjects", times=1, fault=LoseAnswer()))
+
+    assert (collect(proxied), keys(proxied)) == (["deleted"], set())
+
+
+def test_a_lease_that_a_dead_collect_left_does_not_stop_the_next(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAIT_S", 5)
+    put_set(store, KEY, "run")
+    put_lease(store, KEY, held=True, holder="collect-dead", ttl_s=1)
+
+    assert (collect(store), keys(store)) == (["deleted"], set())
+
+
+def test_a_set_that_is_being_written_stays(store: Store) -> None:
+    put(store, f"{KEY}/run/a")
+    with take(store, LEASE, "compile-1", 600, 0):
+        assert (collect(store), f"{KEY}/run/a" in keys(store)) == ([], True)
+
+
+def test_a_set_that_a_job_took_since_stays(store: Store) -> None:
+    put_set(store, KEY, "run")
+    planned = plan(contents(store, with_uploads=True), (), later(store))
+
+    with take(store, LEASE, "compile-1", 600, 0):
+        (outcome,) = [outcome for _, outcome in carry_out(store, planned, (), later(store))]
+
+    assert (outcome[:30], f"{KEY}/tandem-manifest.json" in keys(store)) == ("kept: it is held by compile-1 ", True)
+
+
+def test_a_set_that_was_written_to_since_stays(store: Store) -> None:
+    put_set(store, KEY, "run")
+    cutoff = store.now() - timedelta(days=30)
+    planned = plan(contents(store, with_uploads=True), (), later(store))
+
+    outcomes = [outcome for _, outcome in carry_out(store, planned, (), cutoff)]
+
+    assert (outcomes, f"{KEY}/tandem-manifest.json" in keys(store)) == (["kept: it was written to since"], True)
+
+
+def test_a_set_that_stays_after_all_is_free_for_its_job(store: Store) -> None:
+    put_set(store, KEY, "run")
+    planned = plan(contents(store, with_uploads=True), (), later(store))
+    list(carry_out(store, planned, (), store.now() - timedelta(days=30)))
+
+    with take(store, LEASE, "compile-1", 600, 0) as lease:
+        lease.check()
+
+
+def test_runs_that_lost_go_and_the_one_that_won_stays(store: Store) -> None:
+    manifest = put_set(store, KEY, "won")
+    put(store, f"{KEY}/lost/a")
+
+    collect(store, "tiny-000000000000")
+
+    assert keys(store) == {
+        LEASE, f"{KEY}/tandem-manifest.json", *(f"{KEY}/won/{file.path}" for file in manifest.files),
+    }  # fmt: skip
+
+
+def test_broken_uploads_are_aborted(store: Store) -> None:
+    put_set(store, MODEL)
+    store.client.create_multipart_upload(Bucket=store.bucket, Key=f"{MODEL}/big")
+
+    collect(store, "org/name@main")
+
+    assert "Uploads" not in store.client.list_multipart_uploads(Bucket=store.bucket)
+
+
+def test_uploads_outside_of_what_tandem_wrote_are_left(store: Store) -> None:
+    for key in ("elsewhere/big", "models/org/name/main/big", "big"):
+        store.client.create_multipart_upload(Bucket=store.bucket, Key=key)
+
+    collect(store)
+
+    assert len(store.client.list_multipart_uploads(Bucket=store.bucket)["Uploads"]) == 3
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "elsewhere/org/name/main/tandem-manifest.json", "models/readme.txt", "models/org/name/readme.txt",
+        "artifacts/readme.txt", "artifactsx/tiny-000000000000/tandem-lease.json", "models//name/main/x",
+        "models/mine/own/folder/file", "artifacts/own-folder/file", "tandem-manifest.json",
+    ],
+)  # fmt: skip
+def test_what_is_not_tandems_is_never_touched(store: Store, key: str) -> None:
+    put_set(store, KEY, "run")
+    put(store, key)
+
+    collect(store)
+
+    assert keys(store) == {key}
+
+
+def test_keys_of_another_set_are_never_handed_to_s3(store: Store) -> None:
+    with pytest.raises(AssertionError):
+        module._delete(store, KEY, [f"{KEY}/a", "artifacts/tiny-000000000001/a"])
+
+
+@pytest.mark.parametrize(("status", "kept"), [("Enabled", True), ("Suspended", True), (None, False)])
+def test_a_bucket_that_keeps_versions_is_known(store: Store, status: str | None, kept: bool) -> None:
+    if status:
+        store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": status})
+
+    assert keeps_versions(store) is kept
+
+
+def test_whether_versions_are_kept_may_stay_unknown(proxied: Store, proxy: FaultProxy) -> None:
+    proxy.use(Rule(operation="GetBucketVersioning", fault=ACCESS_DENIED))
+
+    assert keeps_versions(proxied) is None
+
+
+def test_a_delete_in_a_versioned_bucket_leaves_the_old_versions(store: Store) -> None:
+    store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
+    put_set(store, KEY, "run")
+
+    collect(store)
+
+    found = store.client.list_object_versions(Bucket=store.bucket)
+    assert (keys(store), len(found["Versions"]) > 0, len(found["DeleteMarkers"]) > 0) == (set(), True, True)
+
+
+def test_the_module_deletes_nothing_unless_told_to(
+    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]
+) -> None:
+    put_set(store, KEY, "run")
+    before = keys(store)
+
+    code, log = run("--used", "other", "--days", "0")
+
+    assert (code, [line["event"] for line in log], keys(store)) == (0, ["would delete", "dry run"], before)
+
+
+def test_the_module_deletes_when_told_to(store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]) -> None:
+    put_set(store, KEY, "run")
+    put_set(store, MODEL)
+
+    code, log = run("--used", "org/name@main", "--days", "0", "--delete")
+
+    assert (code, [line["event"] for line in log]) == (0, ["deleted", "collected"])
+    assert {key for key in keys(store) if key.startswith("artifacts/")} == set()
+
+
+def test_the_module_counts_its_own_key_as_used(
+    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from compiled import KEY as ARTIFACT  # noqa: PLC0415
+
+    put_set(store, ARTIFACT.prefix, "run", ARTIFACT.as_fields())
+    monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(ARTIFACT.as_fields()))
+
+    assert [line["event"] for line in run("--days", "0", "--delete")[1]] == ["collected"]
+
+
+def test_the_module_refuses_where_nothing_is_said_to_be_used(
+    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]
+) -> None:
+    put_set(store, KEY, "run")
+
+    code, log = run("--days", "0", "--delete")
+
+    assert (code, re.search("everything would go", str(log[0]["event"])) is not None) == (2, True)
+
+
+@pytest.mark.parametrize("days", ["-1", "1.5", "x", "", "99999999"])
+def test_the_module_refuses_days_that_are_none(run: Callable[..., object], days: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("--used", "other", "--days", days)

@@ -1,0 +1,209 @@
+"""What `collect` may delete, decided without a bucket."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from stored_sets import MODEL, NOW, held_by, made_up
+
+from tandem.artifacts.collect import Plan, Removal, plan
+from tandem.artifacts.contents import StoredSet, prefix_of
+from tandem.artifacts.fault import RefusedError, WorldError
+from tandem.artifacts.manifest import NewerSchemaError
+
+KEY = "artifacts/tiny-000000000000"
+CUTOFF = NOW - timedelta(days=30)
+
+
+def decided(*stored: StoredSet, used: tuple[str, ...] = ()) -> Plan:
+    return plan(stored, used, CUTOFF)
+
+
+def removal(*stored: StoredSet, used: tuple[str, ...] = ()) -> Removal:
+    (only,) = decided(*stored, used=used).removals
+    return only
+
+
+def test_what_nobody_uses_and_is_old_goes_as_a_whole() -> None:
+    found = made_up(KEY, "run/a", "run/b", folder="run")
+
+    only = removal(found)
+
+    assert only.keys == {listed.key for listed in found.objects}
+    assert (only.what, only.size) == ("artifact", 28)
+
+
+@pytest.mark.parametrize(("prefix", "name"), [(KEY, "tiny-000000000000"), (MODEL, "org/name@main")])
+def test_what_is_used_stays(prefix: str, name: str) -> None:
+    assert decided(made_up(prefix, "a"), used=(name,)) == Plan(removals=(), kept=())
+
+
+@pytest.mark.parametrize(("days", "goes"), [(29, False), (30, False), (31, True)])
+def test_what_is_younger_than_the_days_stays(days: int, goes: bool) -> None:
+    assert bool(decided(made_up(KEY, "run/a", folder="run", days=days)).removals) is goes
+
+
+def test_one_young_file_keeps_the_set() -> None:
+    found = made_up(KEY, "run/a", "other/b", folder="run")
+    young = replace(found.objects[1], modified=NOW)
+
+    assert decided(replace(found, objects=(found.objects[0], young, *found.objects[2:]))).removals == ()
+
+
+def test_a_renewed_lease_alone_makes_nothing_young() -> None:
+    found = made_up(KEY, "run/a", folder="run")
+    renewed = tuple(
+        replace(listed, modified=NOW) if listed.key == found.lease_key else listed for listed in found.objects
+    )
+
+    assert decided(replace(found, objects=renewed)).removals != ()
+
+
+def test_what_is_being_written_stays_and_is_told() -> None:
+    told = decided(made_up(KEY, "run/a", whole=False, lease=held_by("compile-1"))).kept
+
+    assert [each.why for each in told] == ["being written: compile-1 holds it until 2026-11-21 12:00:00 UTC"]
+
+
+def test_what_an_interrupted_collect_still_holds_goes() -> None:
+    assert decided(made_up(KEY, "run/a", whole=False, lease=held_by("collect-x-1"))).removals != ()
+
+
+def test_a_lease_left_by_a_collect_goes_however_young() -> None:
+    assert removal(made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1"))).lease
+
+
+def test_a_lease_left_by_a_job_goes_only_when_it_is_old() -> None:
+    assert decided(made_up(KEY, whole=False, days=0)).removals == ()
+
+
+def test_a_set_without_manifest_and_lease_is_not_ours() -> None:
+    found = made_up(KEY, "a", whole=False)
+    bare = replace(found, objects=tuple(each for each in found.objects if each.key != found.lease_key), lease=None)
+
+    assert [each.why for each in decided(bare).kept] == [
+        "nobody took its lease and it has no manifest: not written by Tandem"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "goes"),
+    [
+        (RefusedError("cut off", change="x"), True),
+        (NewerSchemaError("schema 2", change="x"), False),
+        (WorldError("denied", change="x"), False),
+    ],
+)
+def test_a_manifest_that_cannot_be_read_goes_only_when_nobody_could_read_it(fault: RefusedError, goes: bool) -> None:
+    found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=fault)
+
+    assert bool(decided(found).removals) is goes
+
+
+def test_a_lease_that_cannot_be_read_keeps_the_set() -> None:
+    found = made_up(KEY, "run/a", folder="run", lease_fault=RefusedError("no lease", change="x"))
+
+    assert decided(found).removals == ()
+
+
+def test_runs_beside_the_one_that_won_go_though_the_artifact_is_used() -> None:
+    found = made_up(KEY, "won/a", "lost/a", "lost/b", folder="won")
+
+    only = removal(found, used=(found.name,))
+
+    assert (only.keys, only.what) == ({f"{KEY}/lost/a", f"{KEY}/lost/b"}, "left by lost")
+    assert (only.manifest, only.lease) == (False, False)
+
+
+def test_runs_without_a_manifest_go_though_the_artifact_is_used() -> None:
+    found = made_up(KEY, "dead/a", whole=False)
+
+    assert removal(found, used=(found.name,)).keys == {f"{KEY}/dead/a"}
+
+
+def test_a_run_with_one_young_file_stays() -> None:
+    found = made_up(KEY, "won/a", "lost/a", "lost/b", folder="won")
+    young = tuple(replace(each, modified=NOW) if each.key.endswith("lost/b") else each for each in found.objects)
+
+    assert decided(replace(found, objects=young), used=(found.name,)).removals == ()
+
+
+def test_a_run_with_a_young_upload_stays() -> None:
+    found = made_up(KEY, "won/a", "lost/a", folder="won", begun=("lost/big",))
+    young = (replace(found.begun[0], at=NOW),)
+
+    assert decided(replace(found, begun=young), used=(found.name,)).removals == ()
+
+
+def test_runs_of_an_artifact_that_is_written_stay() -> None:
+    found = made_up(KEY, "won/a", "lost/a", folder="won", lease=held_by("compile-1"))
+
+    assert decided(found, used=(found.name,)).removals == ()
+
+
+def test_runs_beside_a_damaged_artifact_stay() -> None:
+    found = made_up(KEY, "won/a", "other/a", folder="won")
+    without = replace(found, objects=tuple(each for each in found.objects if each.key != f"{KEY}/won/a"))
+
+    assert decided(without, used=(found.name,)).removals == ()
+
+
+def test_a_file_in_no_runs_folder_stays_while_the_artifact_is_used() -> None:
+    found = made_up(KEY, "won/a", "note.txt", folder="won")
+
+    assert decided(found, used=(found.name,)).removals == ()
+
+
+def test_files_of_a_used_model_stay_whatever_they_are() -> None:
+    found = made_up(MODEL, "a", "extra/b", whole=False)
+
+    assert decided(found, used=(found.name,)).removals == ()
+
+
+def test_broken_uploads_of_what_is_used_go() -> None:
+    found = made_up(MODEL, "a", begun=("big",))
+
+    only = removal(found, used=(found.name,))
+
+    assert (only.uploads, only.keys, only.what) == (found.begun, frozenset(), "1 broken upload")
+
+
+def test_young_uploads_of_what_is_used_stay() -> None:
+    found = made_up(MODEL, "a", begun=("big",), days=10)
+
+    assert decided(found, used=(found.name,)).removals == ()
+
+
+def test_nothing_used_young_written_or_foreign_ever_goes() -> None:
+    rng = random.Random(20261121)  # noqa: S311 - no secret
+    for _ in range(2000):
+        found = a_set(rng)
+        used = (found.name,) if rng.random() < 0.5 else ()
+
+        for goes in decided(found, used=used).removals:
+            assert found.ours
+            assert not (found.lease and found.lease.held and not found.lease.holder.startswith("collect-"))
+            assert all(prefix_of(key) == found.prefix for key in goes.keys)
+            if used:
+                winner = f"{found.prefix}/{found.manifest.folder}/" if found.manifest else "none"
+                assert not any(key.startswith(winner) for key in goes.keys)
+                assert (goes.manifest, goes.lease) == (False, False)
+            young = {listed.key for listed in found.files if listed.modified >= CUTOFF}
+            assert not young & goes.keys
+
+
+def a_set(rng: random.Random) -> StoredSet:
+    prefix = rng.choice((MODEL, KEY))
+    runs = ("won", "lost", "dead")
+    paths = [f"{rng.choice(runs)}/{index}" if prefix == KEY else f"{index}" for index in range(rng.randrange(5))]
+    paths = sorted({"won/0" if prefix == KEY else "0", *paths})
+    lease = rng.choice((None, held_by("compile-1"), held_by("collect-1")))
+    found = made_up(
+        prefix, *paths, folder="won" if prefix == KEY else "", whole=rng.random() < 0.6, lease=lease,
+        begun=tuple(path + ".big" for path in paths if rng.random() < 0.2),
+    )  # fmt: skip
+    aged = tuple(replace(each, modified=NOW - timedelta(days=rng.choice((1, 29, 31, 400)))) for each in found.objects)
+    return replace(found, objects=aged if rng.random() < 0.9 else aged[: len(paths)])
