@@ -48,7 +48,7 @@ def expected(key: ArtifactKey) -> dict[str, tuple[str, object]]:
     """Return path in the configuration -> (field of the key, value) of all that must agree.
 
     Args:
-        key: of an NxD Inference artifact.
+        key: of an NxD Inference artifact. The field `mode` names settings that follow from it.
     """
     speculates = key.mode in FUSED_MODES
     target = {
@@ -61,7 +61,7 @@ def expected(key: ArtifactKey) -> dict[str, tuple[str, object]]:
     }
     found = {f"neuron_config.{name}": pair for name, pair in target.items()}
     if key.draft is None:
-        return {**found, "fused_spec_config": ("draft", None)}
+        return found
     draft = {
         **_shared(key),
         "speculation_length": ("mode", key.num_speculative_tokens if key.mode == "eagle" else 0),
@@ -74,9 +74,10 @@ def expected(key: ArtifactKey) -> dict[str, tuple[str, object]]:
 
 def _shared(key: ArtifactKey) -> dict[str, tuple[str, object]]:
     """Return what target and draft have in common, with what the loader of the server always sets."""
+    plain = key.as_fields()["tuning"]
     tuned = {
-        name: (f"tuning.{name}", TUNING_DEFAULTS.get(name) if value in (None, [], ()) else value)
-        for name, value in {**dict.fromkeys(TUNING_DEFAULTS), **key.tuning}.items()
+        name: (f"tuning.{name}", TUNING_DEFAULTS.get(name) if value in (None, []) else value)
+        for name, value in {**dict.fromkeys(TUNING_DEFAULTS), **plain}.items()
     }
     told = {
         name: (f"neuron_config.{name}", value)
@@ -110,14 +111,35 @@ def _shared(key: ArtifactKey) -> dict[str, tuple[str, object]]:
 
 
 def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:
-    """Yield one sentence per setting in which a configuration is not what the key asks for."""
+    """Yield one sentence per field of the key in which a configuration is not what it asks for."""
+    mode, nested = _mode(config), isinstance(config.get("fused_spec_config"), Mapping)
+    if mode != key.mode:
+        yield f"mode: artifact {mode}, deployment {key.mode} ({CONFIG})"
+    if nested != bool(key.draft):
+        yield f"draft: artifact {'one' if nested else 'none'}, deployment {key.draft or 'none'} ({CONFIG})"
+    found: dict[tuple[str, str, str], list[str]] = {}
     for path, (field, wanted) in expected(key).items():
         there = _at(config, path)
-        if there != wanted or (isinstance(wanted, bool) and not isinstance(there, bool)):
-            yield f"{field}: artifact {_spoken(there)}, deployment {_spoken(wanted)} ({CONFIG} {path})"
-    for path, (field, there, asked) in _model_paths(config, key).items():
-        if there.startswith(f"{MODELS_MOUNT}/") and there.rstrip("/") != f"{MODELS_MOUNT}/{asked.replace('@', '/')}":
-            yield f"{field}: artifact {there}, deployment {asked} ({CONFIG} {path})"
+        implied = (field == "mode" and mode != key.mode) or (path.startswith(DRAFT) and not nested)
+        if not implied and (there != wanted or isinstance(wanted, bool) != isinstance(there, bool)):
+            found.setdefault((field, _spoken(there), _spoken(wanted)), []).append(path)
+    for (field, said, asked), paths in found.items():
+        more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+        yield f"{field}: artifact {said}, deployment {asked} ({CONFIG} {paths[0]}{more})"
+    for path, (field, model, asked) in _model_paths(config, key).items():
+        if model.startswith(f"{MODELS_MOUNT}/") and model.rstrip("/") != f"{MODELS_MOUNT}/{asked.replace('@', '/')}":
+            yield f"{field}: artifact {model}, deployment {asked} ({CONFIG} {path})"
+
+
+def _mode(config: Mapping[str, Any]) -> str:
+    """Return the speculation mode that a configuration has, in the key's words."""
+    if _at(config, "neuron_config.is_medusa") is True:
+        return "medusa"
+    if _at(config, "neuron_config.enable_eagle_speculation") is True:
+        return "eagle"
+    if _at(config, "neuron_config.enable_fused_speculation") is True:
+        return "fused"
+    return "vanilla" if _at(config, "neuron_config.speculation_length") not in (0, ABSENT) else "none"
 
 
 def config_notes(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:

@@ -1,0 +1,254 @@
+"""An artifact on local disk: whole and the key's, or refused by naming field and file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import key_of, native_artifact, native_key, nxdi_artifact
+
+from tandem.artifacts.fault import StaleError
+from tandem.artifacts.inspect_local import inspect_local
+from tandem.artifacts.inspect_nxdi import TUNING_DEFAULTS, expected
+
+RANKS = [f"weights/tp{rank}_sharded_checkpoint.safetensors" for rank in (0, 1)]
+
+
+@pytest.fixture(autouse=True)
+def _no_lnc(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("NEURON_LOGICAL_NC_CONFIG", raising=False)
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "cache"))
+    monkeypatch.setenv("BASE_COMPILE_WORK_DIR", str(tmp_path / "work"))
+
+
+@pytest.fixture
+def fused(tmp_path: Path) -> Path:
+    return nxdi_artifact(tmp_path / "current")
+
+
+def refusal(folder: Path, key: Any, cache: Path | None = None) -> str:
+    with pytest.raises(StaleError) as refused:
+        inspect_local(folder, key, cache=cache)
+    return str(refused.value)
+
+
+@pytest.mark.parametrize("mode", ["none", "fused"])
+@pytest.mark.parametrize(
+    "tuning", [{}, {"fused_qkv": True, "context_encoding_buckets": (256, 1024)}, {"attn_kernel_enabled": False}]
+)
+def test_what_the_key_asks_for_passes(tmp_path: Path, mode: str, tuning: dict[str, Any]) -> None:
+    folder = nxdi_artifact(tmp_path / "current", mode, tuning)
+
+    assert inspect_local(folder, key_of(mode, tuning), cache=tmp_path / "cache") == ()
+
+
+CHANGES: dict[str, Any] = {
+    "num_speculative_tokens": 15, "tensor_parallel_size": 4, "draft_tensor_parallel_size": 1, "max_num_seqs": 8,
+    "max_model_len": 2048, "dtype": "float16", "logical_neuron_core": 1, "async_mode": True, "mode": "eagle",
+    "quantization": "int8", "kv_cache_quantization": "fp8", "prefix_caching": True,
+    "target": "Qwen/Qwen3-32B@" + "0" * 40, "draft": "Qwen/Qwen3-0.6B@" + "0" * 40,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_a_field_that_differs_is_named_with_both_values(fused: Path, field: str) -> None:
+    said = refusal(fused, replace(key_of(), **{field: CHANGES[field]}))
+
+    assert f"{field}: artifact " in said
+    assert "neuron_config.json" in said
+
+
+def test_the_words_are_the_fields_own(fused: Path) -> None:
+    said = refusal(fused, replace(key_of(), num_speculative_tokens=15))
+
+    assert "num_speculative_tokens: artifact 7, deployment 15" in said
+
+
+TUNED: dict[str, Any] = {
+    "fused_qkv": True, "sequence_parallel_enabled": True, "qkv_kernel_enabled": True, "attn_kernel_enabled": True,
+    "mlp_kernel_enabled": True, "cc_pipeline_tiling_factor": 1, "context_encoding_buckets": [512, 1024],
+    "token_generation_buckets": [1024],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("field", TUNING_DEFAULTS)
+def test_a_tuning_that_differs_is_named_of_target_and_draft(fused: Path, field: str) -> None:
+    key = key_of()
+    said = refusal(fused, replace(key, tuning={**key.tuning, field: TUNED[field]}))
+
+    assert f"tuning.{field}: artifact " in said
+    assert f"(neuron_config.json neuron_config.{field} and 1 more)" in said
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("do_sample", True), ("dynamic", True), ("top_k", 4), ("global_topk", 64)]
+)
+def test_a_sampling_that_differs_is_named(fused: Path, field: str, value: Any) -> None:
+    key = key_of()
+
+    assert f"sampling.{field}: artifact " in refusal(fused, replace(key, sampling={**key.sampling, field: value}))
+
+
+def test_another_constant_setting_is_named(fused: Path) -> None:
+    key = key_of()
+    said = refusal(fused, replace(key, neuron_config={**key.neuron_config, "save_sharded_checkpoint": False}))
+
+    assert "neuron_config.save_sharded_checkpoint: artifact true, deployment false" in said
+
+
+def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path: Path, fused: Path) -> None:
+    plain = nxdi_artifact(tmp_path / "plain/current", "none")
+
+    without, other = refusal(plain, key_of("fused")), refusal(fused, key_of("none"))
+    assert "mode: artifact none, deployment fused" in without
+    assert "draft: artifact none, deployment Qwen/Qwen3-1.7B@" in without
+    assert "mode: artifact fused, deployment none" in other
+    assert "draft: artifact one, deployment none" in other
+    assert "num_speculative_tokens: artifact 7, deployment 0" in other
+
+
+def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path: Path) -> None:
+    folder = nxdi_artifact(tmp_path / "current", ctx_batch_size=4)
+
+    said = refusal(folder, key_of())
+    assert "the server's loader: artifact 4, deployment 1 (neuron_config.json neuron_config.ctx_batch_size" in said
+
+
+def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused: Path) -> None:
+    plain = json.loads((fused / "neuron_config.json").read_text())
+    plain["neuron_config"]["enable_bucketing"] = 1
+    (fused / "neuron_config.json").write_text(json.dumps(plain))
+
+    assert "enable_bucketing" in refusal(fused, key_of())
+
+
+def test_every_field_that_a_compile_reads_is_held_against_the_artifact() -> None:
+    key = key_of()
+    held = {field.partition(".")[0] for field, _ in expected(key).values()}
+    elsewhere = {"target", "draft"}  # by the models' paths
+    of_the_image = {"runtime", "image_repository", "image_tag", "image_digest", "sdk", "neuronx_cc", "nxdi", "plugin",
+                    "platform_target", "environment"}  # fmt: skip
+
+    assert set(key.as_fields()) - held - elsewhere == of_the_image
+
+
+def test_a_model_from_another_place_is_said_to_be_unproven(fused: Path) -> None:
+    plain = json.loads((fused / "neuron_config.json").read_text())
+    plain["_name_or_path"] = "/home/somebody/Qwen3-32B"
+    (fused / "neuron_config.json").write_text(json.dumps(plain))
+
+    (note,) = inspect_local(fused, key_of())
+
+    assert note.startswith("that the target is Qwen/Qwen3-32B@")
+    assert note.endswith("the artifact names /home/somebody/Qwen3-32B")
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def halve(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[content.index(b"model/data.pkl") + len(b"model/data.pkl")] ^= 1  # the first byte of its content
+    path.write_bytes(content)
+
+
+DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
+    "no-config": ("neuron_config.json", Path.unlink, "neuron_config.json: it is missing"),
+    "half-config": ("neuron_config.json", halve, "neuron_config.json: it cannot be read"),
+    "no-graph": ("model.pt", Path.unlink, "model.pt: it is missing"),
+    "half-graph": ("model.pt", cut, "model.pt: cut off or damaged"),
+    "empty-graph": ("model.pt", lambda path: path.write_bytes(b""), "model.pt: cut off or damaged"),
+    "flipped-graph": ("model.pt", flip, "model.pt: model/data.pkl in it is damaged"),
+    "no-rank": (RANKS[1], Path.unlink, "tp1_sharded_checkpoint.safetensors: it is missing (1 of 2 ranks"),
+    "half-rank": (RANKS[0], cut, "tp0_sharded_checkpoint.safetensors: cut off or damaged"),
+    "long-rank": (RANKS[0], lambda path: path.write_bytes(path.read_bytes() + b"x"), "tp0_sharded_checkpoint"),
+    "empty-rank": (RANKS[1], lambda path: path.write_bytes(b""), "tp1_sharded_checkpoint.safetensors: no safetensors"),
+    "rank-too-many": (
+        "weights/tp2_sharded_checkpoint.safetensors",
+        lambda path: path.write_bytes(b"x"),
+        "no rank of 2",
+    ),
+    "temporary": ("weights/tmpabc", lambda path: path.write_bytes(b"x"), "weights/tmpabc: a temporary file"),
+    "empty": ("tokenizer.json", Path.touch, "tokenizer.json: it is empty"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_what_is_not_whole_is_refused_by_the_files_name(fused: Path, damage: str) -> None:
+    name, act, said = DAMAGES[damage]
+    act(fused / name)
+
+    assert said in refusal(fused, key_of())
+
+
+def test_a_rank_of_another_size_is_refused(fused: Path) -> None:
+    other = nxdi_artifact(fused.parent / "other/current", "fused")
+    header, tensor = b'{"a":{"dtype":"U8","shape":[4096],"data_offsets":[0,4096]}}', bytes(4096)
+    (other / RANKS[1]).write_bytes(len(header).to_bytes(8, "little") + header + tensor)
+
+    assert "bytes, the ranks' median is" in refusal(other, key_of())
+
+
+def test_a_failed_graph_in_the_compilers_cache_is_refused(fused: Path, tmp_path: Path) -> None:
+    folder = next((tmp_path / "cache").rglob("MODULE_*"))
+    (folder / "model.done").unlink()
+    (folder / "model.log").write_text("Failed compilation")
+
+    assert f"{folder}: the compiler marked it as failed" in refusal(fused, key_of(), tmp_path / "cache")
+
+
+def test_a_tokenizer_beside_the_graph_is_no_fault(fused: Path) -> None:
+    (fused / "tokenizer.json").write_text("{}")
+
+    assert inspect_local(fused, key_of()) == ()
+
+
+def test_many_faults_are_counted(fused: Path) -> None:
+    shutil.rmtree(fused)
+    fused.mkdir()
+    key = replace(key_of(), max_num_seqs=8)
+    nxdi_artifact(fused)
+    for number in range(20):
+        (fused / f"tmp{number}").touch()
+
+    assert " more\n" in refusal(fused, key)
+
+
+def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path: Path) -> None:
+    (note,) = inspect_local(native_artifact(tmp_path / "current"), native_key())
+
+    assert "without compiling" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "act", "said"),
+    [
+        (".compilation_complete", Path.unlink, "a half graph: no .compilation_complete"),
+        ("graph_{key}.neff", Path.unlink, "a half graph: .compilation_complete without a graph's .neff"),
+        ("graph_{key}.neff", cut, "a half graph: its .neff is to have 36 bytes, and has 35"),
+    ],
+)
+def test_a_native_graph_that_is_not_finished_is_refused(
+    tmp_path: Path, name: str, act: Callable[[Path], None], said: str
+) -> None:
+    folder = native_artifact(tmp_path / "current")
+    key = "1".zfill(32)
+    act(folder / "neuron/compile_cache" / key / name.format(key=key))
+
+    assert said in refusal(folder, native_key())
+
+
+def test_a_native_cache_root_without_a_graph_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "current").mkdir()
+
+    assert "it holds no finished graph" in refusal(tmp_path / "current", native_key())
