@@ -57,7 +57,7 @@ class ClusterStack(EnvironmentStack):
         WorkloadAddons(self, "Addons", cluster_ref=ref, versions=addon_versions, nodes=system.node_group)
         PodIdentities(
             self, "PodIdentities", cluster_ref=ref, cluster_name=name, place=place,
-            bucket=names.bucket(environment), namespaces=namespaces,
+            bucket=names.bucket(environment), token_secret=environment.hub.token_secret, namespaces=namespaces,
         )  # fmt: skip
         self.node_role_arn = export(self, "NodeRoleArn", node_role.arn)
         self.security_group_id = export(self, "SecurityGroupId", plane.security_group_id)

@@ -1,8 +1,8 @@
 """Pod Identity: which service account may do what with the bucket.
 
-Invariant: readers cannot write, and each writer writes one prefix. A role trusts this cluster's pods only,
-by the session tags that EKS sets (EKS user guide, "Create IAM role with trust policy required by EKS Pod
-Identity").
+Invariant: readers cannot write, each writer writes one prefix, and nobody can delete. A role trusts this
+cluster's pods only, by the session tags that EKS sets (EKS user guide, "Create IAM role with trust policy
+required by EKS Pod Identity").
 """
 
 from __future__ import annotations
@@ -57,15 +57,18 @@ class PodIdentities(Construct):
 
     def __init__(
         self, scope: Construct, id_: str, *, cluster_ref: str, cluster_name: str, place: Place,
-        bucket: str, namespaces: Sequence[str],
+        bucket: str, token_secret: str | None, namespaces: Sequence[str],
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         arn = place.bucket_arn(bucket)
         accounts = {
             SERVE_ACCOUNT: [_list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS)],
-            STAGE_ACCOUNT: [_list(arn, MODELS), _read(arn, MODELS), _write(arn, MODELS)],
+            STAGE_ACCOUNT: [
+                _list(arn, MODELS), _read(arn, MODELS), *_write(arn, MODELS),
+                *([_secret(place, token_secret)] if token_secret else []),
+            ],
             COMPILE_ACCOUNT: [
-                _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), _write(arn, ARTIFACTS),
+                _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *_write(arn, ARTIFACTS),
             ],
         }  # fmt: skip
         for account, statements in accounts.items():
@@ -89,9 +92,23 @@ def _read(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
     return allow(["s3:GetObject"], [f"{bucket_arn}/{prefix}" for prefix in prefixes])
 
 
-def _write(bucket_arn: str, prefix: str) -> dict[str, Any]:
-    # no DeleteObject: an upload replaces or adds, and what it replaces stays as an old version
-    return allow(["s3:PutObject", "s3:AbortMultipartUpload"], [f"{bucket_arn}/{prefix}"])
+def _write(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
+    """Return what an upload takes that goes on after a kill: it looks for its own unfinished uploads and parts.
+
+    No DeleteObject: an upload replaces or adds, and what it replaces stays as an old version. Unfinished uploads
+    can be listed for a whole bucket only: the action has no condition on a prefix (Service Authorization Reference,
+    Amazon S3, ListBucketMultipartUploads), so a writer may see the names of others' and touch none.
+    """
+    actions = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
+    return [allow(actions, [f"{bucket_arn}/{prefix}"]), allow(["s3:ListBucketMultipartUploads"], [bucket_arn])]
+
+
+def _secret(place: Place, name: str) -> dict[str, Any]:
+    """Return the right to read one secret; a key of the operator's own must admit the role by itself.
+
+    Secrets Manager ends the ARN with six characters of its choice (its user guide, "Permissions policy examples").
+    """
+    return allow(["secretsmanager:GetSecretValue"], [place.arn("secretsmanager", f"secret:{name}-??????")])
 
 
 def _prefix_reasons(statements: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from constructs import Construct
 
-from stacks.endpoints import KUBECTL_SERVICES, SERVICES, Endpoints
+from stacks.endpoints import KUBECTL_SERVICES, SECRET_SERVICES, SERVICES, Endpoints
 from stacks.exports import export
 from stacks.flow_logs import FlowLogs
 from stacks.stack import EnvironmentStack
@@ -53,6 +53,7 @@ class NetworkStack(EnvironmentStack):
         name = names.cluster(environment)
         vpc = Vpc(self, "Vpc", network=network, name=name)
         services = SERVICES + (KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ())
+        services += SECRET_SERVICES if environment.hub.token_secret else ()
         Endpoints(
             self, "Endpoints", vpc=vpc, cidr=network.cidr, region=environment.region, name=name,
             services=services if network.interface_endpoints else (),

@@ -12,7 +12,7 @@ from typing import Any
 
 from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
-from constructs import Construct, IDependable
+from constructs import Construct, DependencyGroup, IDependable
 
 from stacks.kubectl import Kubectl
 from stacks.network import Network
@@ -23,6 +23,7 @@ from tandem.spec.environment import Environment
 
 Objects = Sequence[Mapping[str, Any]]
 Charts = Mapping[str, Mapping[str, Objects]]
+BY_NAME = frozenset({"stage", "compile", "serve"})  # charts whose objects are many, large and apart from each other
 HELM_TIMEOUT = Duration.minutes(10)  # inside the handler's own 15, so that helm's error is what is reported
 
 
@@ -63,17 +64,36 @@ class WorkloadsStack(EnvironmentStack):
 
 
 class Manifests(Construct):
-    """One experiment: a custom resource per chart, each after the one before, deleted in the reverse order."""
+    """One experiment: custom resources chart by chart, each chart after the one before, deleted in reverse.
+
+    What grows with the number of variants is sent name by name, because CloudFormation sends the properties of a
+    custom resource, old and new, in one invocation of 256 KiB. By name and not by number: an object that changed
+    its resource would be deleted by the one before it is made by the other.
+    """
 
     def __init__(
         self, scope: Construct, id_: str, *, kubectl: Kubectl, stages: Mapping[str, Objects], after: IDependable
     ) -> None:
         super().__init__(scope, id_)
         for stage, objects in stages.items():
-            manifest = eks.KubernetesManifest(
-                self, stage, cluster=kubectl.cluster, manifest=list(objects),
-                overwrite=True,  # `kubectl create` would fail where a cluster already has the object
-                prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
-            )  # fmt: skip
-            manifest.node.add_dependency(kubectl.ready, after)
-            after = manifest
+            made = [
+                eks.KubernetesManifest(
+                    self, piece, cluster=kubectl.cluster, manifest=held,
+                    overwrite=True,  # `kubectl create` would fail where a cluster already has the object
+                    prune=True,  # an object that a spec no longer renders is deleted; costs one label on each object
+                )
+                for piece, held in pieces(stage, objects).items()
+            ]  # fmt: skip
+            for manifest in made:
+                manifest.node.add_dependency(kubectl.ready, after)
+            after = DependencyGroup(*made)
+
+
+def pieces(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:
+    """Return the custom resources of one chart: id -> objects, in their order."""
+    if stage not in BY_NAME:
+        return {stage: list(objects)}
+    held: dict[str, list[Mapping[str, Any]]] = {}
+    for body in objects:
+        held.setdefault(f"{stage}-{body['metadata']['name']}", []).append(body)
+    return held

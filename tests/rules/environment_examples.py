@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from example import ADMIN, CAPACITY, ENDPOINT, EXISTING, MIRRORS, VARIANT, Example, native, no_digests, offered, small
+from example import (
+    ADMIN,
+    CAPACITY,
+    ENDPOINT,
+    EXISTING,
+    MIRRORS,
+    SWEEP,
+    VARIANT,
+    Example,
+    native,
+    no_digests,
+    offered,
+    small,
+)
 from known import ENVIRONMENT
 
 from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
 
+WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
 HUB = {"endpoint": "https://hub.acme.dev"}
 
 ENVIRONMENT_EXAMPLES: dict[str, Example] = {
@@ -185,6 +199,11 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="delivery.path",
         found={"environment.delivery.path": "manifests"},
         passed={"environment.delivery.path": "clusters/environment"},
+    ),
+    "variants-sent": Example(
+        path="experiments",
+        found={"environment.delivery": {"kind": "cdk"}, "experiment.sweep": WIDE},
+        passed={"experiment.sweep": WIDE},
     ),
     "hosted-once": Example(path="experiments[1]", found={"environment.experiments": ["pair", "pair"]}),
     "environment-name": Example(

@@ -22,8 +22,6 @@ from example import (
 )
 from known import fig
 
-WIDE = list(range(2, 22))
-
 EXPERIMENT_EXAMPLES: dict[str, Example] = {
     "runtime-known": Example(path="runtime", found={"experiment.runtime": "nxdi-v9"}),
     "runtime-rendered": Example(path="runtime", found={"experiment.runtime": "nxdi-v1"}),
@@ -255,11 +253,6 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         path="experiments[0]",
         vary=of_model("Qwen/Qwen3-32B", bytes=fig(900_000_000_000)),
         vary_passed=of_model("Qwen/Qwen3-32B", bytes=fig(700_000_000_000)),
-    ),
-    "variants-sent": Example(
-        path="experiments[0]",
-        found={"environment.delivery": {"kind": "cdk"}, "experiment.sweep": {**SWEEP, "num_speculative_tokens": WIDE}},
-        passed={"experiment.sweep": {**SWEEP, "num_speculative_tokens": WIDE}},
     ),
     "arms-at-once": Example(
         path="experiments[0]",

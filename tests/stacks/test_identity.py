@@ -54,6 +54,8 @@ def test_staging_writes_models_only(stack: Template) -> None:
         "s3:GetObject": [f"{BUCKET}/models/*"],
         "s3:PutObject": [f"{BUCKET}/models/*"],
         "s3:AbortMultipartUpload": [f"{BUCKET}/models/*"],
+        "s3:ListMultipartUploadParts": [f"{BUCKET}/models/*"],
+        "s3:ListBucketMultipartUploads": [BUCKET],
     }
 
 
@@ -63,7 +65,38 @@ def test_compiling_reads_models_and_writes_artifacts(stack: Template) -> None:
         "s3:GetObject": [f"{BUCKET}/models/*", f"{BUCKET}/artifacts/*"],
         "s3:PutObject": [f"{BUCKET}/artifacts/*"],
         "s3:AbortMultipartUpload": [f"{BUCKET}/artifacts/*"],
+        "s3:ListMultipartUploadParts": [f"{BUCKET}/artifacts/*"],
+        "s3:ListBucketMultipartUploads": [BUCKET],
     }
+
+
+HUB_ARN = "arn:aws:secretsmanager:us-east-2:111122223333:secret:tandem/hub-token-??????"
+
+
+def test_staging_reads_the_one_secret_that_is_declared(stacks: Templates) -> None:
+    assert rights(stacks["native-us-east-2-Cluster"], "tandem-stage")["secretsmanager:GetSecretValue"] == [HUB_ARN]
+
+
+@pytest.mark.parametrize("account", ["tandem-serve", "tandem-compile"])
+def test_nobody_else_reads_it(stacks: Templates, account: str) -> None:
+    actions = rights(stacks["native-us-east-2-Cluster"], account)
+
+    assert [action for action in actions if not action.startswith("s3:")] == []
+
+
+def test_without_a_secret_nobody_reads_any(stack: Template) -> None:
+    assert "secretsmanager" not in str(rights(stack, "tandem-stage"))
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_no_pod_can_delete(stacks: Templates, account: str) -> None:
+    actions = [
+        action
+        for name in ("post-us-east-2", "native-us-east-2")
+        for action in rights(stacks[f"{name}-Cluster"], account)
+    ]
+
+    assert [action for action in actions if "Delete" in action or "*" in action] == []
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)

@@ -86,7 +86,15 @@ def services(template: Template) -> set[str]:
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
     wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "sts"}
 
-    assert services(stacks["native-us-east-2-Network"]) == wanted
+    assert services(stacks["native-us-east-2-Network"]) - {"secretsmanager"} == wanted
+
+
+def test_staging_reaches_its_secret_inside_the_vpc(stacks: Templates) -> None:
+    assert "secretsmanager" in services(stacks["native-us-east-2-Network"])
+
+
+def test_without_a_secret_there_is_no_endpoint_to_pay_for(network: Template) -> None:
+    assert "secretsmanager" not in services(network)
 
 
 def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(network: Template) -> None:
