@@ -1,0 +1,156 @@
+"""What stands in a bucket, set by set, and what of one set never hides another."""
+
+from __future__ import annotations
+
+import pytest
+from stored_sets import FILES, MODEL, put, put_lease, put_set
+
+from tandem.artifacts.contents import StoredSet, contents, look, prefix_of
+from tandem.artifacts.fault import WorldError
+from tandem.artifacts.manifest import NewerSchemaError
+from tandem.artifacts.store import Store
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+
+pytestmark = pytest.mark.endpoint
+KEY = "artifacts/tiny-000000000000"
+BAD = {
+    "truncated": b'{"schema_version": 1, "kind": "arti',
+    "empty": b"",
+    "newer": b'{"schema_version": 2}',
+    "leaves": b'{"schema_version": 1, "kind": "artifact", "name": "leaves", "folder": "", "fields": {}, "made": {}, '
+    b'"files": [{"path": "../../secret", "size": 1, "sha256": "%s"}]}' % (b"0" * 64),
+    "binary": b"\xff\xfe\x00",
+    "rooted": b'{"schema_version": 1, "kind": "artifact", "name": "x", "folder": "/etc", "fields": {}, "made": {}, '
+    b'"files": [{"path": "a", "size": 1, "sha256": "%s"}]}' % (b"0" * 64),
+}  # fmt: skip
+
+
+def by_name(store: Store, *, with_uploads: bool = False) -> dict[str, StoredSet]:
+    return {found.name: found for found in contents(store, with_uploads=with_uploads)}
+
+
+def test_a_whole_set_has_its_manifest_and_no_damage(store: Store) -> None:
+    manifest = put_set(store, KEY, "run")
+
+    found = by_name(store)["tiny-000000000000"]
+    assert (found.manifest, found.damage, found.kind) == (manifest, "", "artifact")
+
+
+def test_a_model_is_named_by_id_and_revision(store: Store) -> None:
+    put_set(store, MODEL)
+
+    assert [(found.name, found.kind) for found in contents(store)] == [("org/name@main", "model")]
+
+
+def test_a_bad_manifest_hides_no_other_set(store: Store) -> None:
+    put_set(store, KEY, "run")
+    for name, body in BAD.items():
+        put(store, f"artifacts/{name}/tandem-manifest.json", body)
+
+    found = by_name(store)
+
+    assert set(found) == {"tiny-000000000000", *BAD}
+    assert [name for name, each in found.items() if each.damage == ""] == ["tiny-000000000000"]
+
+
+def test_a_manifest_of_a_newer_schema_is_told_from_a_broken_one(store: Store) -> None:
+    put(store, f"{KEY}/tandem-manifest.json", BAD["newer"])
+
+    assert isinstance(look(store, KEY).fault, NewerSchemaError)
+
+
+def test_a_manifest_that_is_denied_hides_no_other_set(proxied: Store, proxy: FaultProxy) -> None:
+    put_set(proxied, KEY, "run")
+    put_set(proxied, MODEL)
+    proxy.use(Rule(operation="GetObject", path=f"/*/{KEY}/tandem-manifest.json", fault=ACCESS_DENIED))
+
+    found = by_name(proxied)
+
+    assert isinstance(found["tiny-000000000000"].fault, WorldError)
+    assert found["org/name@main"].damage == ""
+
+
+def test_a_file_that_is_missing_is_named(store: Store) -> None:
+    put_set(store, KEY, "run")
+    store.delete([f"{KEY}/run/config.json"])
+
+    assert look(store, KEY).damage == "config.json missing"
+
+
+def test_a_file_of_another_size_is_named(store: Store) -> None:
+    put_set(store, KEY, "run")
+    put(store, f"{KEY}/run/config.json", b"longer than before")
+
+    assert look(store, KEY).damage == "config.json of another size"
+
+
+def test_many_missing_files_are_counted(store: Store) -> None:
+    put_set(store, KEY, "run", files={f"{index}": b"x" for index in range(5)})
+    store.delete([f"{KEY}/run/{index}" for index in range(5)])
+
+    assert look(store, KEY).damage == "0, 1, 2 and 2 more missing"
+
+
+def test_a_manifest_under_another_name_is_damage(store: Store) -> None:
+    put_set(store, KEY, "run")
+    body = store.read(f"{KEY}/tandem-manifest.json").body
+    put(store, "artifacts/other/tandem-manifest.json", body)
+
+    assert look(store, "artifacts/other").damage == "its manifest is of artifact tiny-000000000000"
+
+
+def test_the_holder_of_a_lease_is_read(store: Store) -> None:
+    put_lease(store, KEY, held=True, holder="compile-1")
+
+    lease = look(store, KEY).lease
+    assert lease is not None
+    assert (lease.holder, lease.held) == ("compile-1", True)
+
+
+def test_a_lease_that_is_none_hides_nothing(store: Store) -> None:
+    put_set(store, KEY, "run")
+    put(store, f"{KEY}/tandem-lease.json", b"mine")
+
+    found = look(store, KEY)
+    assert (found.lease, found.lease_fault is not None, found.damage) == (None, True, "")
+
+
+def test_uploads_are_looked_for_only_when_asked(proxied: Store, proxy: FaultProxy) -> None:
+    put_set(proxied, KEY, "run")
+    proxied.client.create_multipart_upload(Bucket=proxied.bucket, Key=f"{KEY}/run/big")
+    proxy.forget()
+
+    without = by_name(proxied)["tiny-000000000000"].begun
+    asked = [request for request in proxy.log if request.operation == "ListMultipartUploads"]
+
+    assert (without, asked) == ((), [])
+    assert [upload.key for upload in by_name(proxied, with_uploads=True)["tiny-000000000000"].begun] == [
+        f"{KEY}/run/big"
+    ]
+
+
+def test_a_set_of_nothing_but_an_upload_is_a_set(store: Store) -> None:
+    store.client.create_multipart_upload(Bucket=store.bucket, Key=f"{KEY}/run/big")
+
+    assert [found.name for found in contents(store, with_uploads=True)] == ["tiny-000000000000"]
+
+
+def test_the_size_counts_every_object(store: Store) -> None:
+    put_set(store, KEY, "run")
+    put(store, f"{KEY}/lost/a", b"12345")
+
+    whole = sum(listed.size for listed in store.list(KEY))
+    assert (look(store, KEY).size, whole > sum(map(len, FILES.values())) + 5) == (whole, True)
+
+
+@pytest.mark.parametrize(
+    ("key", "prefix"),
+    [
+        ("models/org/name/main/a/b", "models/org/name/main"), ("artifacts/x/run/a", "artifacts/x"),
+        ("models/org/name/a", ""), ("artifacts/a", ""), ("models//name/main/a", ""), ("other/a/b/c/d", ""), ("a", ""),
+        ("artifacts//a", ""),
+    ],
+)  # fmt: skip
+def test_only_what_has_the_layout_is_a_set(key: str, prefix: str) -> None:
+    assert prefix_of(key) == prefix
