@@ -188,9 +188,8 @@ def _stage(store: Store, model: Model, source: Source, lease: Lease) -> None:
     files, left_out = _plan(source)
     if left_out:
         say("left out", model=model.name, files=left_out)
-    may_replace = (
-        model.pinned and source.made["from"] == "hub"
-    )  # the hub's checksums decide, and no manifest refers yet
+    # the checksums of the hub decide on what lies below a commit; no manifest refers to it yet
+    may_replace = model.pinned and source.made["from"] == "hub"
     digests = _whole_already(store, model, files, source, may_replace=may_replace)
     missing = [entry for entry in files if entry.path not in digests]
     progress = Progress(event="staging", files=len(missing), size=sum(entry.size for entry in missing))

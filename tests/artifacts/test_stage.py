@@ -489,6 +489,27 @@ def test_a_run_that_may_not_wait_names_who_holds_the_lease(stage: Stage, held: H
     assert "held by stage-else" in done.last["event"]
 
 
+def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(
+    stage: Stage, hub: Hub, put: Put, held: Held
+) -> None:
+    hub.use(Rule(path="/cdn/*", fault=SlowAnswer(bytes_per_s=20_000)))
+    body = {"schema_version": 1, "state": "held", "holder": "stage-else", "ttl_s": 600}
+
+    def take_over() -> None:
+        while not any(one.path.startswith("/cdn/") for one in hub.log):
+            time.sleep(0.005)
+        put(f"{PREFIX}/{LEASE_NAME}", json.dumps(body).encode())
+
+    thief = threading.Thread(target=take_over)
+    thief.start()
+    done = stage("--lease-s", "0.6")
+    thief.join()
+
+    assert done.code == 3
+    assert done.last["event"].startswith("the lease was lost")
+    assert not any(name.endswith(".safetensors") for name in held())
+
+
 def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
     stage: Stage, hub: Hub, put: Put, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
