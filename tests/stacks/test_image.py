@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,9 @@ import pytest
 import yaml
 from assemblies import RESERVATION, Template, Templates, changed, environment, one, places, resources, texts, variants
 from aws_cdk import aws_s3_assets as assets
-from conftest import Synth
 
-from stacks import image, image_build
+from stacks import image_build
+from stacks.image import RESOURCE_TYPE, ImageStack
 from tandem.spec import tools_image
 from tandem.spec.environment import Environment
 
@@ -28,6 +29,20 @@ MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 @pytest.fixture(scope="session")
 def template(stacks: Templates) -> Template:
     return stacks["post-us-east-2-Image"]
+
+
+@pytest.fixture
+def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
+    """Synthesize the Image stack of an environment and nothing else of it."""
+
+    def act(place: Environment) -> Template:
+        root = cdk.App(outdir=str(tmp_path / place.name), analytics_reporting=False)
+        home = cdk.Environment(account=place.account, region=place.region)
+        ImageStack(cdk.Stage(root, place.name, env=home), "Image", environment=place)
+        root.synth()
+        return _templates(tmp_path / place.name)[f"{place.name}-Image"]
+
+    return act
 
 
 def statements(template: Template, service: str) -> list[dict[str, Any]]:
@@ -59,7 +74,7 @@ def arguments(template: Template) -> dict[str, str]:
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
 def test_every_environment_has_its_image_under_the_name_that_pods_pull(stacks: Templates, place: Environment) -> None:
-    found = one(stacks[f"{place.name}-Image"], image.RESOURCE_TYPE)
+    found = one(stacks[f"{place.name}-Image"], RESOURCE_TYPE)
     repository = one(stacks[f"{place.name}-Image"], "AWS::ECR::Repository")["RepositoryName"]
 
     assert tools_image.reference(place).endswith(f"/{repository}:{found['Tag']}")
@@ -121,26 +136,30 @@ class TestTheBuild:
 
         assert [words[-1] for words in logins] == [MIRROR]
 
-    def test_logs_in_to_a_mirror_of_another_account_and_region(self, synth: Synth) -> None:
+    def test_logs_in_to_a_mirror_of_another_account_and_region(
+        self, image_of: Callable[[Environment], Template]
+    ) -> None:
         host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
         place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": f"{host}/cache"})
 
-        found = commands(_templates(synth(place))["capacity-block-Image"])
+        found = commands(image_of(place))
 
         (login,) = [words for words in found if words[-1] == host]
         assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
 
-    def test_logs_in_nowhere_else_for_a_mirror_that_is_not_ecr(self, synth: Synth) -> None:
+    def test_logs_in_nowhere_else_for_a_mirror_that_is_not_ecr(
+        self, image_of: Callable[[Environment], Template]
+    ) -> None:
         place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
 
-        found = commands(_templates(synth(place))["capacity-block-Image"])
+        found = commands(image_of(place))
 
         assert [words[-1] for words in found if words[:2] == ["aws", "ecr"]] == [MIRROR]
 
-    def test_installs_from_the_declared_index(self, synth: Synth) -> None:
+    def test_installs_from_the_declared_index(self, image_of: Callable[[Environment], Template]) -> None:
         place = changed(variants()["capacity-block"], package_index="https://index.acme.dev/a&b/simple")
 
-        found = arguments(_templates(synth(place))["capacity-block-Image"])
+        found = arguments(image_of(place))
 
         assert found["PIP_INDEX_URL"] == "https://index.acme.dev/a&b/simple"
 
@@ -264,17 +283,16 @@ class TestTheSource:
         assert [path.name for path in (assembly / f"asset.{Path(key).stem}").rglob("*")] == ["handler.py"]
 
 
-def test_another_tag_changes_image_only_of_what_cdk_deploys(
-    synth: Synth, monkeypatch: pytest.MonkeyPatch, assembly: Path
+def test_another_tag_is_another_template(
+    image_of: Callable[[Environment], Template], stacks: Templates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where no chart names it, as with gitops; with delivery cdk the manifests change too."""
-    place = environment("dev-trn2-3xlarge")
-    before = {name: text for name, text in texts(assembly).items() if name.startswith(f"{place.name}-")}
     monkeypatch.setattr(image_build.tools_image, "tag", lambda: "0" * 16)
 
-    after = texts(synth(place))
+    after = image_of(environment("dev-trn2-3xlarge"))
 
-    assert {name for name in before if before[name] != after[name]} == {f"{place.name}-Image"}
+    assert one(after, RESOURCE_TYPE)["Tag"] == "0" * 16
+    assert one(stacks["dev-trn2-3xlarge-Image"], RESOURCE_TYPE)["Tag"] != "0" * 16
+    assert commands(after)[-1][-1].endswith(f":{'0' * 16}")
 
 
 def test_image_waits_for_no_reservation(stacks: Templates) -> None:
