@@ -17,7 +17,7 @@ from tandem.spec.artifact_key import ArtifactKey
 TARGET = "Qwen/Qwen3-0.6B@" + "0" * 40
 KEY = ArtifactKey(
     runtime="nxdi-v0", image_repository="public.ecr.aws/neuron/x", image_tag="t", image_digest=None, sdk="2.26.1",
-    neuronx_cc="2.21", nxdi="0.6", plugin=None, platform_target="trn2", target=TARGET, draft=None, mode="baseline",
+    neuronx_cc="2.21", nxdi="0.6", plugin=None, platform_target="trn2", target=TARGET, draft=None, mode="none",
     num_speculative_tokens=0, tensor_parallel_size=2, draft_tensor_parallel_size=None, logical_neuron_core=2,
     max_num_seqs=1, max_model_len=128, dtype="bfloat16", quantization=None, kv_cache_quantization=None,
     prefix_caching=False, async_mode=False, sampling={"do_sample": False}, tuning={"fused_qkv": True},

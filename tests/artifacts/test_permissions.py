@@ -1,0 +1,196 @@
+"""The stack's own roles, enforced by the endpoint: what each may do, and how a missing action is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from aws_cdk import App, Stack
+from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
+
+from stacks.identity import PodIdentities
+from stacks.place import Place
+from tandem.artifacts.fault import WorldError
+from tandem.artifacts.files import files_below
+from tandem.artifacts.lease import take
+from tandem.artifacts.manifest import Manifest
+from tandem.artifacts.parts import MIB
+from tandem.artifacts.receive import receive_all
+from tandem.artifacts.send import send_all
+from tandem.artifacts.store import Store
+from tandem.artifacts.stored import write_stored_manifest
+from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.principal import under
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.cdk, pytest.mark.xdist_group("permissions")]
+BUCKET = "enforced-bucket"
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def enforcing():
+    with Endpoint(account="111122223333", enforce=True) as running:
+        where = {"LocationConstraint": running.region}
+        running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration=where)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def statements():
+    """Service account -> the statements of its role, as the Cluster stack writes them."""
+    stack = Stack(App(), "cluster")
+    PodIdentities(
+        stack, "identities", cluster_ref="c", cluster_name="c", bucket=BUCKET, token_secret=None, namespaces=("n",),
+        place=Place(account="111122223333", region="us-east-2"),
+    )  # fmt: skip
+    found = {}
+    for account in (SERVE_ACCOUNT, STAGE_ACCOUNT, COMPILE_ACCOUNT):
+        role = next(child for child in stack.node.find_all() if child.node.path.endswith(f"{account}/Role"))
+        policies = stack.resolve(role.policies)
+        found[account] = policies[0]["policyDocument"]["Statement"]
+    return found
+
+
+@pytest.fixture
+def as_account(enforcing, statements):
+    """The bucket as a service account sees it, without some actions if so asked."""
+
+    def act(account, *, without=(), url=""):
+        kept = []
+        for statement in statements[account]:
+            actions = [action for action in statement["Action"] if action not in without]
+            kept += [{**statement, "Action": actions}] if actions else []
+        principal = under(enforcing, *kept)
+        return Store(BUCKET, principal.client("s3", url), 4), principal
+
+    return act
+
+
+@pytest.fixture
+def emptied(enforcing):
+    s3 = enforcing.client("s3")
+    for row in s3.list_objects_v2(Bucket=BUCKET).get("Contents", []):
+        s3.delete_object(Bucket=BUCKET, Key=row["Key"])
+    for upload in s3.list_multipart_uploads(Bucket=BUCKET).get("Uploads", []):
+        s3.abort_multipart_upload(Bucket=BUCKET, Key=upload["Key"], UploadId=upload["UploadId"])
+
+
+@pytest.fixture
+def folder(blob):
+    blob("small", 100)
+    return blob("large", 20 * MIB).parent
+
+
+def whole_life(store, prefix, folder):
+    """Lease, an upload that is taken up again, small and large files, manifest."""
+    files = files_below(folder)
+    upload = store.client.create_multipart_upload(
+        Bucket=BUCKET, Key=f"{prefix}/large", ChecksumAlgorithm="SHA256", Metadata={}
+    )["UploadId"]
+    with (folder / "large").open("rb") as large:
+        store.client.upload_part(Bucket=BUCKET, Key=f"{prefix}/large", UploadId=upload, PartNumber=1,
+                                 Body=large.read(16 * MIB), ChecksumAlgorithm="SHA256")  # fmt: skip
+    store.client.create_multipart_upload(Bucket=BUCKET, Key=f"{prefix}/small")
+    with take(store, f"{prefix}/tandem-lease.json", "job", 60, 0) as lease:
+        send_all(store, folder, prefix, files)
+        lease.confirm()
+        return write_stored_manifest(
+            store, prefix,
+            Manifest(schema_version=1, kind="model", name="n", folder="", fields={}, files=files, made={}),
+        )  # fmt: skip
+
+
+@pytest.mark.usefixtures("emptied")
+@pytest.mark.parametrize(
+    ("account", "prefix"), [(STAGE_ACCOUNT, "models/o/n/main"), (COMPILE_ACCOUNT, "artifacts/key")]
+)
+def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folder, tmp_path, account, prefix):
+    store, _ = as_account(account)
+    written = whole_life(store, prefix, folder)
+    receive_all(store, prefix, tmp_path / "to", files_below(folder))
+
+    assert (written, files_below(tmp_path / "to")) == (True, files_below(folder))
+
+
+@pytest.mark.usefixtures("emptied")
+@pytest.mark.parametrize(
+    ("account", "prefix"),
+    [(STAGE_ACCOUNT, "artifacts/key"), (COMPILE_ACCOUNT, "models/o/n/main"), (SERVE_ACCOUNT, "models/o/n/main")],
+)
+def test_a_role_writes_nowhere_else(as_account, enforcing, folder, account, prefix):
+    store, _ = as_account(account)
+
+    with pytest.raises(WorldError, match="is missing for this identity"):
+        send_all(store, folder, prefix, files_below(folder))
+    assert enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["KeyCount"] == 0
+
+
+@pytest.mark.usefixtures("emptied")
+def test_a_reader_s_role_is_enough_to_read(as_account, folder, tmp_path):
+    whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
+    store, _ = as_account(SERVE_ACCOUNT)
+    receive_all(store, "models/o/n/main", tmp_path / "to", files_below(folder))
+
+    assert files_below(tmp_path / "to") == files_below(folder)
+
+
+@pytest.mark.usefixtures("emptied")
+@pytest.mark.parametrize("action", ["s3:PutObject", "s3:ListBucketMultipartUploads", "s3:ListMultipartUploadParts",
+                                    "s3:AbortMultipartUpload"])  # fmt: skip
+def test_a_missing_action_is_named_with_the_account_that_has_it(as_account, folder, action):
+    full, _ = as_account(COMPILE_ACCOUNT)
+    full.client.create_multipart_upload(Bucket=BUCKET, Key="artifacts/key/large")
+    store, _ = as_account(COMPILE_ACCOUNT, without=[action])
+
+    with pytest.raises(WorldError, match=f"{action} on arn:aws:s3:::{BUCKET}.* service account tandem-compile"):
+        send_all(store, folder, "artifacts/key", files_below(folder))
+
+
+@pytest.mark.usefixtures("emptied")
+def test_a_missing_right_to_read_is_named(as_account, folder):
+    whole_life(as_account(STAGE_ACCOUNT)[0], "models/o/n/main", folder)
+    store, _ = as_account(SERVE_ACCOUNT, without=["s3:GetObject"])
+
+    with pytest.raises(WorldError, match=f"s3:GetObject on arn:aws:s3:::{BUCKET}/models/"):
+        store.read("models/o/n/main/tandem-manifest.json")
+
+
+@pytest.mark.usefixtures("emptied")
+def test_the_command_runs_under_the_role_that_compiles(as_account, enforcing, tmp_path):
+    _, principal = as_account(COMPILE_ACCOUNT)
+    artifact = write_artifact(tmp_path / "artifact")
+    work = write_outcome(tmp_path / "work")
+    done = subprocess.run(
+        [sys.executable, "-m", "tandem.artifacts", "upload", "--bucket", BUCKET, "--artifact", str(artifact),
+         "--work", str(work)], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"], **enforcing.client_environment(tmp_path), **principal.environment(),
+             **variables()},
+    )  # fmt: skip
+
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert (done.returncode, said["event"], said["object"]) == (
+        0, "stored", f"s3://{BUCKET}/{KEY.prefix}/tandem-manifest.json",
+    )  # fmt: skip
+    assert HOLDER in enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"][0]["Key"]
+
+
+@pytest.mark.usefixtures("emptied")
+def test_a_bucket_that_demands_another_key_is_told(as_account, enforcing, folder):
+    policy = {"Version": "2012-10-17", "Statement": [{
+        "Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/*",
+        "Condition": {"StringNotEquals": {"s3:x-amz-server-side-encryption": "aws:kms"}},
+    }]}  # fmt: skip
+    enforcing.client("s3").put_bucket_policy(Bucket=BUCKET, Policy=json.dumps(policy))
+    store, _ = as_account(STAGE_ACCOUNT)
+    try:
+        with pytest.raises(WorldError, match="S3 denies PutObject") as denied:
+            send_all(store, folder, "models/o/n/main", files_below(folder)[1:])
+    finally:
+        enforcing.client("s3").delete_bucket_policy(Bucket=BUCKET)
+
+    assert denied.value.change.startswith("wrong key encryption")
