@@ -172,11 +172,8 @@ def _copy(source: Path, artifact: Path, manifest: Manifest) -> None:
     """Copy to local disk and name it `current` when the last file is whole."""
     current, incoming, mark = artifact / CURRENT, artifact / INCOMING, artifact / ADMITTED
     identity = hashlib.sha256(manifest.to_bytes()).hexdigest()
-    if (
-        mark.exists()
-        and mark.read_text() == identity
-        and all(_size(current / file.path) == file.size for file in manifest.files)
-    ):
+    known = not current.is_symlink() and mark.exists() and mark.read_text() == identity
+    if known and all(_size(current / file.path) == file.size for file in manifest.files):
         say("copied already", folder=str(current))
         return
     with writing(current, manifest.size):

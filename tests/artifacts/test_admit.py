@@ -1,0 +1,452 @@
+"""Admission: a server starts with its own whole artifact, or the field, the file and the command are named."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import (
+    ROOT,
+    edit_manifest,
+    key_of,
+    native_artifact,
+    native_key,
+    nxdi_artifact,
+    staged,
+    stored,
+)
+
+from tandem.artifacts import admit, room
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.manifest import NAME
+from tandem.spec.artifact_key import ArtifactKey
+
+COMPILE = "kubectl -n tandem-post create job --from=cronjob/compile-x compile-x-1"
+STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
+
+
+class Node:
+    """The mounts of one server's pod, and its admission."""
+
+    def __init__(self, folder: Path, key: ArtifactKey, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.key, self.monkeypatch = key, monkeypatch
+        self.stored, self.models, self.local = folder / "stored", folder / "models", folder / "artifact"
+        for each in (self.stored, self.local):
+            each.mkdir()
+        self.named = [name for name in (key.target, key.draft) if name]
+        for name in self.named:
+            staged(self.models, name)
+        self.ask(key)
+
+    @property
+    def current(self) -> Path:
+        return self.local / "current"
+
+    def ask(self, key: ArtifactKey) -> None:
+        """Render the Deployment of another key onto the same mounts."""
+        self.variables = {
+            "TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()), "TANDEM_COMPILE_JOB": COMPILE,
+            "TANDEM_STAGE_JOBS": json.dumps(dict.fromkeys(self.named, STAGE)),
+        }  # fmt: skip
+        for name, value in self.variables.items():
+            self.monkeypatch.setenv(name, value)
+
+    def arguments(self, *more: str) -> list[str]:
+        models = [word for name in self.named for word in ("--model", name)]
+        return ["admit", "--stored", str(self.stored), "--models", str(self.models), *models, "--artifact",
+                str(self.local), *more]  # fmt: skip
+
+    def admit(self, *more: str) -> int:
+        return main(self.arguments(*more))
+
+    def start(self, *more: str) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tandem.artifacts", *self.arguments(*more)], cwd=ROOT, stdout=subprocess.DEVNULL,
+            env={"PATH": os.environ["PATH"], **self.variables},
+        )  # fmt: skip
+
+
+@pytest.fixture
+def fused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    monkeypatch.setenv("NEURON_COMPILE_CACHE_URL", str(tmp_path / "cache"))
+    monkeypatch.setenv("BASE_COMPILE_WORK_DIR", str(tmp_path / "work"))
+    node = Node(tmp_path, key_of(), monkeypatch)
+    stored(node.stored, node.key, nxdi_artifact(tmp_path / "made/current"))
+    return node
+
+
+@pytest.fixture
+def native(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Node:
+    node = Node(tmp_path, native_key(), monkeypatch)
+    stored(node.stored, node.key, native_artifact(tmp_path / "made"))
+    return node
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Callable[[], list[dict[str, Any]]]:
+    def read() -> list[dict[str, Any]]:
+        lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+        return [json.loads(line) for line in lines]
+
+    return read
+
+
+Said = Callable[[], list[dict[str, Any]]]
+
+
+def test_a_whole_artifact_of_the_key_is_linked_to_the_mount(fused: Node) -> None:
+    assert fused.admit() == 0
+
+    assert fused.current.readlink() == fused.stored / "run-1"
+    assert (fused.current / "model.pt").exists()
+
+
+def test_a_copy_has_the_same_bytes_and_may_be_written_by_others(native: Node) -> None:
+    umask = os.umask(0o077)
+    try:
+        assert native.admit("--copy") == 0
+    finally:
+        os.umask(umask)
+
+    below = list(native.current.rglob("*"))
+    content = {str(path.relative_to(native.current)): path.read_bytes() for path in below if path.is_file()}
+    source = native.stored / "run-1"
+    assert content == {str(path.relative_to(source)): path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in below if path.is_file()} == {0o666}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (native.current, *below) if path.is_dir()} == {0o777}
+
+
+def changed(fields: dict[str, Any], field: str) -> Any:
+    """Another value of the same kind."""
+    value = fields[field]
+    if isinstance(value, dict):
+        return {**value, "another": 1}
+    if isinstance(value, bool):
+        return not value
+    return value + 1 if isinstance(value, int) else f"{value or ''}x"
+
+
+@pytest.mark.parametrize("field", key_of().as_fields())
+def test_every_field_of_the_key_is_named_when_it_alone_differs(fused: Node, field: str, said: Said) -> None:
+    fields = fused.key.as_fields()
+    edit_manifest(fused.stored, fields={**fields, field: changed(fields, field)})
+
+    code = fused.admit()
+
+    (line, *_) = [each["event"] for each in said() if each["event"].startswith(field)]
+    assert (code, fused.current.exists()) == (1, False)
+    assert ": artifact " in line
+    assert ", deployment " in line
+
+
+def test_the_refusal_is_one_line_for_each_field_in_its_own_words(fused: Node, said: Said) -> None:
+    fields = fused.key.as_fields()
+    edit_manifest(fused.stored, fields={**fields, "num_speculative_tokens": 15, "max_num_seqs": 8})
+
+    fused.admit()
+
+    lines = said()
+    assert [each["event"] for each in lines[:2]] == [
+        "max_num_seqs: artifact 8, deployment 4", "num_speculative_tokens: artifact 15, deployment 7",
+    ]  # fmt: skip
+    assert COMPILE in lines[-1]["change"]
+
+
+def test_a_field_that_an_older_release_did_not_write_is_named(fused: Node, said: Said) -> None:
+    fields = {name: value for name, value in fused.key.as_fields().items() if name != "async_mode"}
+    edit_manifest(fused.stored, fields=fields)
+
+    assert fused.admit() == 1
+    assert said()[0]["event"] == "async_mode: artifact None, deployment False"
+
+
+def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(fused: Node, said: Said) -> None:
+    other = replace(fused.key, num_speculative_tokens=15)
+    edit_manifest(fused.stored, fields=other.as_fields(), name=other.name)
+    fused.ask(other)
+
+    assert fused.admit() == 1
+    assert said()[0]["event"].startswith("num_speculative_tokens: artifact 7, deployment 15 (neuron_config.json")
+
+
+def test_a_missing_artifact_names_the_command_that_makes_it(fused: Node, said: Said) -> None:
+    (fused.stored / NAME).unlink()
+
+    assert fused.admit() == 1
+    assert COMPILE in said()[-1]["change"]
+
+
+@pytest.mark.parametrize("draft", [False, True])
+def test_a_missing_model_names_the_command_that_stages_it(fused: Node, draft: bool, said: Said) -> None:
+    identity, _, revision = fused.named[draft].partition("@")
+    (fused.models / identity / revision / NAME).unlink()
+
+    assert fused.admit() == 1
+    (line,) = [each for each in said() if each["level"] == "error"]
+    assert f"the model {fused.named[draft]} is not staged" in line["event"]
+    assert STAGE in line["change"]
+
+
+def test_a_model_with_a_file_cut_off_is_refused(fused: Node, said: Said) -> None:
+    identity, _, revision = fused.named[0].partition("@")
+    (fused.models / identity / revision / "config.json").write_text("{")
+
+    assert fused.admit() == 1
+    assert "config.json has 1 bytes instead of" in said()[-1]["event"]
+
+
+def test_another_models_manifest_in_its_place_is_refused(fused: Node, said: Said) -> None:
+    folders = [fused.models / name.replace("@", "/") for name in fused.named]
+    (folders[0] / NAME).write_bytes((folders[1] / NAME).read_bytes())
+
+    assert fused.admit() == 1
+    assert f"not of the model {fused.named[0]}" in said()[-1]["event"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "code", "words"),
+    [
+        (lambda body: body[: len(body) // 2], 2, "cut off or no JSON"),
+        (lambda body: body.replace(b'"schema_version": 1', b'"schema_version": 2'), 2, "schema 2"),
+        (lambda body: body.replace(b'"model.pt"', b'"../model.pt"'), 2, "leaves its folder"),
+        (lambda body: body.replace(b'"folder": "run-1"', b'"folder": "/etc"'), 2, "leaves its folder"),
+        (lambda body: body.replace(b'"kind": "artifact"', b'"kind": "model"'), 1, "kind: artifact model"),
+    ],
+)
+def test_a_manifest_that_cannot_be_is_refused(
+    fused: Node, edit: Callable[[bytes], bytes], code: int, words: str, said: Said
+) -> None:
+    body = (fused.stored / NAME).read_bytes()
+    assert edit(body) != body
+    (fused.stored / NAME).write_bytes(edit(body))
+
+    assert fused.admit() == code
+    assert words in " ".join(str(value) for each in said() for value in each.values())
+
+
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("damage", ["missing", "shorter"])
+def test_a_file_that_is_missing_or_of_another_size_is_named(fused: Node, copy: bool, damage: str, said: Said) -> None:
+    path = fused.stored / "run-1/weights/tp1_sharded_checkpoint.safetensors"
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(path.read_bytes()[:-1])
+
+    assert fused.admit(*(["--copy"] if copy else [])) == 1
+    assert "weights/tp1_sharded_checkpoint.safetensors" in said()[-1]["event"]
+    assert not os.path.lexists(fused.current)
+
+
+def test_one_byte_flipped_in_any_file_is_found_by_a_copy(native: Node, said: Said) -> None:
+    files = [path for path in sorted((native.stored / "run-1").rglob("*")) if path.is_file()]
+    for path in files:
+        whole = path.read_bytes()
+        path.write_bytes(bytes([whole[0] ^ 1]) + whole[1:])
+
+        assert native.admit("--copy") == 1
+        assert said()[-1]["where"] == str(path)
+        assert not native.current.exists()
+        path.write_bytes(whole)
+        shutil.rmtree(native.local / ".incoming")  # what is whole there is not read again
+
+    assert native.admit("--copy") == 0
+
+
+def test_what_was_copied_before_a_failure_is_not_copied_again(
+    native: Node, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    copy, seen = admit._copy_file, []
+
+    def fails_at_the_third(source: Path, target: Path, file: Any) -> None:
+        seen.append(file.path)
+        if len(seen) == 3:
+            raise OSError(5, "Input/output error")
+        copy(source, target, file)
+
+    monkeypatch.setattr(admit, "THREADS", 1)
+    monkeypatch.setattr(admit, "_copy_file", fails_at_the_third)
+    with pytest.raises(OSError, match="Input/output"):
+        native.admit("--copy")
+    assert not native.current.exists()
+    said()
+    monkeypatch.setattr(admit, "_copy_file", copy)
+
+    assert native.admit("--copy") == 0
+    again = [each["file"] for each in said() if each["event"] == "copied"]
+    assert seen[2] in again
+    assert set(again).isdisjoint(seen[:2])
+
+
+def test_a_second_admission_of_the_same_pod_copies_nothing(native: Node, said: Said) -> None:
+    native.admit("--copy")
+    (native.current / "neuron/compile_cache/a.lock").touch()  # the server's
+    said()
+
+    assert native.admit("--copy") == 0
+    assert "copied" not in {each["event"] for each in said()}
+    assert (native.current / "neuron/compile_cache/a.lock").exists()
+
+
+def test_what_a_server_overwrote_is_made_whole_again(native: Node) -> None:
+    native.admit("--copy")
+    path = next(native.current.rglob("*.neff"))
+    whole = path.read_bytes()
+    path.write_bytes(b"x")
+
+    native.admit("--copy")
+
+    assert path.read_bytes() == whole
+
+
+def test_a_copy_that_is_killed_is_never_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed at six moments of its work, each time on what the last one left."""
+    made = tmp_path / "made"
+    native_artifact(made)
+    for number in range(6):
+        with (made / f"large-{number}").open("wb") as file:
+            file.truncate(24 << 20)
+    node = Node(tmp_path, native_key(), monkeypatch)
+    manifest = stored(node.stored, node.key, made)
+
+    for after_s in (0.3, *(0.3 + 0.06 * step for step in range(5))):
+        process = node.start("--copy")
+        time.sleep(after_s)
+        process.kill()
+        process.wait()
+        if node.current.exists():
+            assert all((node.current / file.path).stat().st_size == file.size for file in manifest.files)
+
+    assert node.admit("--copy") == 0
+    assert sorted(path.name for path in node.local.iterdir()) == [".admitted", "current"]
+
+
+def test_a_copy_takes_little_memory_whatever_the_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = tmp_path / "made"
+    native_artifact(made)
+    with (made / "large").open("wb") as file:
+        file.truncate(200 << 20)
+    node = Node(tmp_path, native_key(), monkeypatch)
+    stored_large(node, made)
+
+    process = node.start("--copy")
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+
+    assert process.returncode == 0
+    assert usage.ru_maxrss * resource.getpagesize() // 4096 < 150 << 10  # KiB
+
+
+def stored_large(node: Node, made: Path) -> None:
+    """Lay an artifact as the mount shows it, without reading it into this process."""
+    stored(node.stored, node.key, native_artifact(made.parent / "small"))
+    from tandem.artifacts.files import files_below  # noqa: PLC0415
+
+    (node.stored / "run-2").symlink_to(made)
+    files = [file.model_dump() for file in files_below(made)]
+    edit_manifest(node.stored, folder="run-2", files=files)
+
+
+def test_a_disk_without_room_is_said_before_anything_is_copied(
+    native: Node, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    usage = os.statvfs(native.local)
+    assert usage.f_bavail
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10})())
+
+    assert native.admit("--copy") == 3
+    assert "10 bytes are free" in said()[-1]["event"]
+    assert not native.current.exists()
+
+
+def test_a_link_takes_the_place_of_a_copy_and_the_other_way_round(fused: Node) -> None:
+    fused.admit("--copy")
+    fused.admit()
+    assert fused.current.is_symlink()
+
+    assert fused.admit("--copy") == 0
+    assert (fused.current.is_symlink(), (fused.current / "model.pt").exists()) == (False, True)
+    assert (fused.stored / "run-1/model.pt").exists()
+
+
+def test_another_artifact_takes_the_place_of_an_earlier_copy(native: Node, tmp_path: Path) -> None:
+    native.admit("--copy")
+    stored(native.stored, native.key, native_artifact(tmp_path / "other", graphs=3), run="run-2")
+
+    assert native.admit("--copy") == 0
+    assert len(list(native.current.rglob("*.neff"))) == 3
+
+
+def test_what_is_unproven_is_said_as_a_warning(native: Node, said: Said) -> None:
+    edit_manifest(native.stored, made={"unproven": ["nobody has started a second server from it"]})
+
+    native.admit("--copy")
+
+    (line,) = [each for each in said() if each["event"] == "unproven"]
+    assert (line["level"], line["sentence"]) == ("warning", "nobody has started a second server from it")
+
+
+@pytest.mark.parametrize("writable", [False, True])
+def test_a_mount_that_is_writable_is_said(
+    fused: Node, writable: bool, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    monkeypatch.setattr(admit.os, "access", lambda path, mode: writable and (path, mode) == (fused.stored, os.W_OK))
+
+    assert fused.admit() == 0
+    warnings = [each["event"] for each in said() if each["level"] == "warning"]
+    assert ("the stored artifact is mounted writable" in warnings) == writable
+
+
+def test_a_mount_that_hangs_up_is_a_fault_of_the_world(
+    fused: Node, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    def disconnected(self: Path) -> bytes:
+        raise OSError(107, "Transport endpoint is not connected", str(self))
+
+    monkeypatch.setattr(Path, "read_bytes", disconnected)
+
+    assert fused.admit() == 3
+    assert "Transport endpoint is not connected" in said()[-1]["event"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("TANDEM_ARTIFACT_KEY", "", "is not set"),
+        ("TANDEM_ARTIFACT_KEY", "{", "is no JSON"),
+        ("TANDEM_ARTIFACT_KEY", '{"runtime": "x"}', "an artifact key without"),
+        ("TANDEM_STAGE_JOBS", "[", "is no JSON"),
+    ],
+)
+def test_a_malformed_variable_is_bad_input(
+    fused: Node, name: str, value: str, words: str, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    monkeypatch.setenv(name, value)
+
+    assert fused.admit() == 2
+    assert words in said()[-1]["event"]
+
+
+@pytest.mark.parametrize("name", ["Qwen3-32B", "Qwen/Qwen3-32B", "Qwen/../x@main", "/Qwen/x@main", "a/b@c/d"])
+def test_a_malformed_model_is_bad_input(fused: Node, name: str, said: Said) -> None:
+    fused.named = [name]
+
+    assert fused.admit() == 2
+    assert "is no model" in said()[-1]["event"]
+
+
+def test_admission_needs_no_aws() -> None:
+    loaded = "import sys, tandem.artifacts.admit; sys.exit('boto3' in sys.modules or 'botocore' in sys.modules)"
+
+    assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, check=False).returncode == 0
