@@ -23,6 +23,7 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.store_fault import Asked, fault_of, reason
@@ -105,7 +106,7 @@ class Store:
         """Turn what botocore raises within into an ArtifactError that names the operation and the object."""
         try:
             yield
-        except (ClientError, BotoCoreError) as error:
+        except (ClientError, BotoCoreError, ResponseParserError) as error:
             raise fault_of(error, Asked(operation=operation, bucket=self.bucket, key=key)) from None
 
     def head(self, key: str) -> Head | None:

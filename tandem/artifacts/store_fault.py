@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from botocore import exceptions as boto
+from botocore.parsers import ResponseParserError
 
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
 from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
@@ -256,7 +257,7 @@ _UNANSWERED: tuple[tuple[tuple[type[Exception], ...], Callable[[Exception, Asked
     ((boto.NoRegionError, boto.ProfileNotFound, boto.ConfigParseError, boto.InvalidConfigError,
       boto.ParamValidationError, boto.InvalidRegionError, boto.EndpointProviderError,
       boto.InvalidRetryConfigurationError, boto.InvalidProxiesConfigError), _misconfigured),
-    ((boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError, boto.ConnectionClosedError),
-     _cut_short),
+    ((ResponseParserError, boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError,
+      boto.ConnectionClosedError), _cut_short),
     ((boto.HTTPClientError, boto.ConnectionError), _unreachable),
 )  # fmt: skip

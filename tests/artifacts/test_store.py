@@ -9,7 +9,7 @@ import pytest
 
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
 from tandem.artifacts.store import open_store
-from tandem.twin.faults.rules import ACCESS_DENIED, Drop, LoseAnswer, Rule, Status
+from tandem.twin.faults.rules import ACCESS_DENIED, CorruptAnswer, CutAnswer, Drop, LoseAnswer, Rule, Status
 
 pytestmark = pytest.mark.endpoint
 CONFLICT = Status(status=409, code="ConditionalRequestConflict")
@@ -163,6 +163,14 @@ def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
 
     with pytest.raises(WorldError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
         proxied.read("models/m")
+
+
+@pytest.mark.parametrize("fault", [CutAnswer(), CorruptAnswer(at=0)], ids=["cut", "no XML"])
+def test_a_listing_that_is_always_spoilt_is_told(proxied, proxy, fault):
+    proxy.use(Rule(operation="ListObjectsV2", fault=fault))
+
+    with pytest.raises(WorldError, match=f"s3://{proxied.bucket}/models/: "):
+        list(proxied.list("models/"))
 
 
 def test_a_profile_that_does_not_exist_is_bad_input(aws, monkeypatch):  # noqa: ARG001
