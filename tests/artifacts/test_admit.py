@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import stat
 import subprocess
@@ -316,7 +315,7 @@ def test_a_copy_that_is_killed_is_never_found(tmp_path: Path, monkeypatch: pytes
     native_artifact(made)
     for number in range(6):
         with (made / f"large-{number}").open("wb") as file:
-            file.truncate(24 << 20)
+            file.truncate(8 << 20)
     node = Node(tmp_path, native_key(), monkeypatch)
     manifest = stored(node.stored, node.key, made)
 
@@ -336,7 +335,7 @@ def test_a_copy_takes_little_memory_whatever_the_size(tmp_path: Path, monkeypatc
     made = tmp_path / "made"
     native_artifact(made)
     with (made / "large").open("wb") as file:
-        file.truncate(200 << 20)
+        file.truncate(160 << 20)
     node = Node(tmp_path, native_key(), monkeypatch)
     stored_large(node, made)
 
@@ -345,7 +344,7 @@ def test_a_copy_takes_little_memory_whatever_the_size(tmp_path: Path, monkeypatc
     process.returncode = os.waitstatus_to_exitcode(status)
 
     assert process.returncode == 0
-    assert usage.ru_maxrss * resource.getpagesize() // 4096 < 150 << 10  # KiB
+    assert usage.ru_maxrss < 110 << 10  # KiB; the interpreter alone takes a third of it
 
 
 def stored_large(node: Node, made: Path) -> None:

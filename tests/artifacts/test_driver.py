@@ -123,6 +123,15 @@ def test_the_driver_runs_alone_in_an_interpreter_without_any_package(bench: Benc
     assert "--until-healthy" in said.stdout
 
 
+def test_the_command_compile_is_the_driver(bench: Bench) -> None:
+    bench.says(WRITE)
+    command = [sys.executable, "-m", "tandem.artifacts", "compile", *bench.command()[4:]]
+
+    run = subprocess.run(command, cwd=DRIVER.parents[2], capture_output=True, text=True, check=False)
+
+    assert (run.returncode, bench.outcome["result"]) == (0, "compiled")
+
+
 def test_the_driver_is_written_for_python_3_11_and_later() -> None:
     ast.parse(DRIVER.read_text(), feature_version=(3, 11))
 

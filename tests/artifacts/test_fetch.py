@@ -1,0 +1,242 @@
+"""Before a compile: nobody compiles what is stored or under way; models come whole, once, and named where they lack."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made import key_of, staged
+
+from tandem.artifacts import driver, fetch, room
+from tandem.artifacts.__main__ import main
+from tandem.artifacts.files import files_below
+from tandem.artifacts.lease import take, tenure
+from tandem.artifacts.manifest import LEASE_NAME, NAME, Manifest
+from tandem.artifacts.send import send_all
+from tandem.artifacts.store import Store
+from tandem.spec import disk
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.faults.proxy import FaultProxy
+
+pytestmark = pytest.mark.endpoint
+STAGE = "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
+Said = Callable[[], list[dict[str, Any]]]
+
+
+class Job:
+    """The first container of a compile."""
+
+    def __init__(self, folder: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.store, self.folder, self.monkeypatch = store, folder, monkeypatch
+        self.key: ArtifactKey = key_of()
+        self.named = [name for name in (self.key.target, self.key.draft) if name]
+        self.models, self.work = folder / "models", folder / "work"
+        self.lease = f"{self.key.prefix}/{LEASE_NAME}"
+        monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(self.key.as_fields()))
+        monkeypatch.setenv("TANDEM_STAGE_JOBS", json.dumps(dict.fromkeys(self.named, STAGE)))
+        self.holder("compile-1")
+
+    def holder(self, name: str) -> None:
+        self.monkeypatch.setenv("TANDEM_HOLDER", name)
+
+    def stage(self) -> dict[str, Manifest]:
+        """Lay the models into the bucket."""
+        manifests = {}
+        for name in self.named:
+            manifests[name] = staged(self.folder / "hub", name)
+            prefix = f"models/{name.replace('@', '/')}"
+            source = self.folder / "hub" / name.replace("@", "/")
+            send_all(self.store, source, prefix, manifests[name].files)
+            assert self.store.create(f"{prefix}/{NAME}", manifests[name].to_bytes())
+        return manifests
+
+    def store_artifact(self, **changes: Any) -> None:
+        made = self.folder / "made"
+        made.mkdir()
+        (made / "model.pt").write_text("x")
+        manifest = Manifest(
+            schema_version=1, kind="artifact", name=self.key.name, folder="run",
+            fields=replace(self.key, **changes).as_fields(), files=files_below(made), made={},
+        )  # fmt: skip
+        assert self.store.create(f"{self.key.prefix}/{NAME}", manifest.to_bytes())
+
+    def run(self, *more: str) -> int:
+        models = [word for name in self.named for word in ("--model", name)]
+        return main(["fetch", "--bucket", self.store.bucket, *models, "--models", str(self.models), "--work",
+                     str(self.work), "--lease-s", "3600", *more])  # fmt: skip
+
+
+@pytest.fixture
+def job(tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch) -> Job:
+    return Job(tmp_path, store, monkeypatch)
+
+
+@pytest.fixture
+def said(capsys: pytest.CaptureFixture[str]) -> Said:
+    return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+
+
+def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job: Job) -> None:
+    manifests = job.stage()
+
+    assert job.run() == 0
+
+    for name, manifest in manifests.items():
+        assert files_below(job.models / name.replace("@", "/")) == manifest.files
+    assert (job.work / "driver.py").read_bytes() == Path(driver.__file__).read_bytes()
+    held = job.store.read(job.lease)
+    assert held is not None
+    assert (tenure(held, "").holder, tenure(held, "").held) == ("compile-1", True)
+
+
+def test_a_present_key_is_skipped_in_a_moment_and_asks_for_no_model(job: Job) -> None:
+    job.store_artifact()
+
+    began = time.monotonic()
+    assert job.run() == 0
+
+    assert time.monotonic() - began < 1
+    assert ((job.work / "present").exists(), (job.work / "driver.py").exists(), job.models.exists()) == (
+        True, True, False,
+    )  # fmt: skip
+    assert job.store.read(job.lease) is None
+
+
+def test_an_artifact_of_another_key_under_this_name_is_refused_by_its_field(job: Job, said: Said) -> None:
+    job.store_artifact(num_speculative_tokens=15)
+
+    assert job.run() == 1
+    assert "num_speculative_tokens: artifact 15, asked 7" in said()[-1]["event"]
+    assert not (job.work / "present").exists()
+
+
+def test_a_word_of_an_earlier_run_is_not_believed(job: Job) -> None:
+    job.stage()
+    job.work.mkdir()
+    (job.work / "present").touch()
+
+    job.run()
+
+    assert not (job.work / "present").exists()
+
+
+def test_a_model_that_is_not_staged_names_the_command_and_frees_the_lease(job: Job, said: Said) -> None:
+    assert job.run() == 2
+    assert (said()[-1]["change"].endswith(STAGE), job.models.exists()) == (True, False)
+
+    job.holder("compile-2")
+    job.stage()
+    assert job.run() == 0
+
+
+def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job: Job, said: Said) -> None:
+    job.stage()
+    job.run()
+    job.holder("compile-2")
+    job.models, job.work = job.folder / "models-2", job.folder / "work-2"
+    said()
+
+    assert job.run() == 3
+    line = said()[-1]
+    assert "held by compile-1 until" in line["event"]
+    assert f"aws s3 rm {job.store.url(job.lease)}" in line["change"]
+    assert not job.models.exists()
+
+
+def test_the_same_job_takes_its_lease_back_at_once(job: Job) -> None:
+    job.stage()
+
+    assert [job.run(), job.run()] == [0, 0]
+
+
+def test_a_job_that_waits_skips_what_the_other_stored(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "ASK_S", 0.05)
+    asked = fetch._skip
+    times = []
+
+    def stored_meanwhile(*arguments: Any) -> bool:
+        times.append(1)
+        if len(times) == 3:
+            job.store_artifact()
+        return asked(*arguments)
+
+    monkeypatch.setattr(fetch, "_skip", stored_meanwhile)
+    with take(job.store, job.lease, "compile-0", 60, 0):
+        assert job.run("--wait-s", "10") == 0
+
+    assert (job.work / "present").exists()
+
+
+def test_a_repeat_fetches_nothing_that_is_whole(
+    tmp_path: Path, proxied: Store, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, proxied, monkeypatch)
+    manifests = job.stage()
+    job.run()
+    cut = next((job.models / job.named[0].replace("@", "/")).glob("*.safetensors"))
+    cut.write_bytes(cut.read_bytes()[:-1])
+    proxy.forget()
+
+    assert job.run() == 0
+
+    fetched = {each.path.rpartition("/")[2] for each in proxy.requests("GetObject", f"/{proxied.bucket}/models/*")}
+    assert fetched == {NAME, cut.name}
+    assert files_below(cut.parent) == manifests[job.named[0]].files
+
+
+def test_one_byte_flipped_in_a_stored_model_is_found(job: Job, endpoint: Endpoint, said: Said) -> None:
+    job.stage()
+    key = f"models/{job.named[0].replace('@', '/')}/config.json"
+    s3 = endpoint.client("s3")
+    body = s3.get_object(Bucket=job.store.bucket, Key=key)["Body"].read()
+    s3.put_object(Bucket=job.store.bucket, Key=key, Body=body[:-1] + bytes([body[-1] ^ 1]))
+
+    assert job.run() == 1
+    assert said()[-1]["where"].endswith("config.json")
+    assert not (job.models / job.named[0].replace("@", "/") / "config.json").exists()
+
+
+def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(
+    job: Job, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    size = sum(manifest.size for manifest in job.stage().values())
+    free = (1 + fetch.ROOM_FACTOR) * size + room.SPARE - 1
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())
+
+    assert job.run() == 3
+    assert "bringing the models and making the artifact needs" in said()[-1]["event"]
+    assert list(job.models.rglob("*.safetensors")) == []
+
+
+def test_the_room_is_what_the_node_is_asked_for() -> None:
+    assert fetch.ROOM_FACTOR == disk.ARTIFACT_FACTOR
+
+
+def test_what_is_fetched_may_be_read_by_the_runtimes_user(job: Job) -> None:
+    job.stage()
+    job.run()
+
+    folders = [path for path in job.models.rglob("*") if path.is_dir()]
+    assert {path.stat().st_mode & 0o777 for path in folders} == {0o777}
+    assert all(path.stat().st_mode & 0o004 for path in job.models.rglob("*"))
+
+
+@pytest.mark.parametrize("name", ["TANDEM_ARTIFACT_KEY", "TANDEM_HOLDER"])
+def test_a_job_that_says_nothing_of_itself_is_bad_input(job: Job, name: str, said: Said) -> None:
+    job.monkeypatch.delenv(name)
+
+    assert job.run() == 2
+    assert f"{name} is not set" in said()[-1]["event"]
+
+
+def test_a_bucket_that_is_not_there_is_named(job: Job, said: Said) -> None:
+    job.store = Store("no-such-bucket-here", job.store.client, 1)
+
+    assert job.run() in {2, 3}
+    assert "no-such-bucket-here" in said()[-1]["where"]
