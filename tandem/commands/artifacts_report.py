@@ -219,7 +219,12 @@ def phrases(why: tuple[str, ...]) -> Iterator[str]:
     heads = [phrase for phrase in why if phrase.endswith(":")]
     yield from (f"{BELOW}{head}" for head in heads)
     rest = [phrase for phrase in why if phrase not in heads]
-    yield from wrapped(BELOW, rest, BELOW) if rest else []
+    if any(len(BELOW) + len(phrase) > WIDTH for phrase in rest):
+        yield from textwrap.wrap(
+            ", ".join(rest), WIDTH, initial_indent=BELOW, subsequent_indent=BELOW, break_long_words=False
+        )
+    elif rest:
+        yield from wrapped(BELOW, rest, BELOW)
 
 
 def _plain_row(row: Row, listing: Listing) -> dict[str, Any]:

@@ -6,7 +6,9 @@ be read is told, so that nobody takes the unknown for unused.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from tandem.artifacts.needs import Need, needs, together
 from tandem.commands.inputs import Inputs, Selection, legal, read
@@ -49,37 +51,42 @@ def scene(chosen: Selection, name: str) -> Scene:
     Raises:
         SpecError: the environment or what it hosts is refused.
     """
-    own = legal(replace(chosen, names=(name,), strict=False))
-    (environment,) = own.environments()
-    hosted = own.hosted(environment)
-    everything = read(replace(chosen, names=()))
+    everything = read(replace(chosen, names=(), strict=False))
+    environment = next((found for found in everything.environments() if found.name == name), None)
+    if environment is None or _refusals(everything, {_path(chosen.environments, name)}, chosen, [environment]):
+        legal(replace(chosen, names=(name,), strict=False))  # raises with what is wrong of this one alone
+    assert environment is not None
+    hosted = everything.hosted(environment)
     sharing = [
         other
         for other in everything.environments()
         if other.name != name and names.bucket(other) == names.bucket(environment)
     ]
-    unread = _unread(chosen, everything, sharing)
+    parsed = {declared.document.file for declared in everything.workspace.environments.values()}
+    files = {str(path) for path in chosen.environments.glob("*.yaml")} - parsed  # nobody knows which bucket these name
+    files |= {_path(chosen.environments, other.name) for other in sharing}
+    unread = _refusals(everything, files, chosen, sharing)
     refused = {fault.file for fault in unread}
     others = {
         other.name: needs(
-            [each for each in everything.hosted(other) if _file(chosen, each.name) not in refused], everything.catalogue
+            [each for each in everything.hosted(other) if _path(chosen.experiments, each.name) not in refused],
+            everything.catalogue,
         )
         for other in sharing
     }
     return Scene(
-        environment=environment, hosted=tuple(hosted), catalogue=own.catalogue,
-        needed=together(needs(hosted, own.catalogue), others), sharing=tuple(others), unread=unread,
+        environment=environment, hosted=tuple(hosted), catalogue=everything.catalogue,
+        needed=together(needs(hosted, everything.catalogue), others), sharing=tuple(others), unread=unread,
     )  # fmt: skip
 
 
-def _unread(chosen: Selection, everything: Inputs, sharing: list[Environment]) -> tuple[Fault, ...]:
-    """Return the refusals of files that say, or may say, what else is used of the bucket."""
-    parsed = {declared.document.file for declared in everything.workspace.environments.values()}
-    files = {str(path) for path in chosen.environments.glob("*.yaml")} - parsed  # nobody knows which bucket these name
-    files |= {everything.workspace.environments[other.name].document.file for other in sharing}
-    files |= {_file(chosen, name) for other in sharing for name in other.experiments}
+def _refusals(
+    everything: Inputs, files: set[str], chosen: Selection, environments: Sequence[Environment]
+) -> tuple[Fault, ...]:
+    """Return the refusals of environment files, and of what the environments host."""
+    files = files | {_path(chosen.experiments, name) for other in environments for name in other.experiments}
     return tuple(fault for fault in everything.faults if fault.severity == "refusal" and fault.file in files)
 
 
-def _file(chosen: Selection, experiment: str) -> str:
-    return str(chosen.experiments / f"{experiment}.yaml")
+def _path(folder: Path, name: str) -> str:
+    return str(folder / f"{name}.yaml")

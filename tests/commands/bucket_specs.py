@@ -1,0 +1,54 @@
+"""Environments whose bucket is a test's own, and what their experiments need of it, stored for real."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from stored_sets import put_set
+
+from tandem.artifacts.needs import Need
+from tandem.artifacts.store import Store
+from tandem.commands.inputs import Selection
+from tandem.commands.scene import scene
+
+ENV = "post-us-east-2"
+PRICE = ", usd_per_gb_month: 0.025, usd_per_gb_month_date: 2026-11-20"
+
+
+def write_environment(specs: Path, bucket: str, *, price: str = PRICE, experiments: str = "post") -> None:
+    """Leave the environment of the post alone, with this bucket and these experiments."""
+    for other in set((specs / "environments").iterdir()) - {specs / "environments" / f"{ENV}.yaml"}:
+        other.unlink()
+    path = specs / "environments" / f"{ENV}.yaml"
+    text = path.read_text().replace("experiments: [post, post-drafts-windows]", f"experiments: [{experiments}]")
+    path.write_text(f"{text}artifacts: {{existing_bucket: {bucket}{price}}}\n")
+
+
+def copy_environment(specs: Path, name: str, experiments: str) -> Path:
+    """Write another environment with the same bucket."""
+    text = (
+        (specs / "environments" / f"{ENV}.yaml")
+        .read_text()
+        .replace("experiments: [post]", f"experiments: [{experiments}]")
+    )
+    path = specs / "environments" / f"{name}.yaml"
+    path.write_text(text)
+    return path
+
+
+def folders(specs: Path) -> list[str]:
+    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
+
+
+def needed(specs: Path) -> tuple[Need, ...]:
+    chosen = Selection(environments=specs / "environments", experiments=specs / "experiments")
+    return scene(chosen, ENV).needed
+
+
+def store_needs(store: Store, needs: Iterable[Need]) -> None:
+    """Store each as a small whole set."""
+    for need in needs:
+        fields: dict[str, Any] = need.fields if need.kind == "artifact" else {**need.fields, "commit": "abc"}
+        put_set(store, need.prefix, "run" if need.kind == "artifact" else "", fields)

@@ -1,0 +1,90 @@
+"""`tandem artifacts adopt`: a folder becomes the artifact of a declared variant, or is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from bucket_specs import ENV, folders, needed, write_environment
+from compiled import write_artifact
+from stored_sets import keys, put_set
+
+from tandem.artifacts.needs import Need
+from tandem.artifacts.store import Store
+from tandem.cli import main
+from tandem.spec.artifact_key import ArtifactKey
+
+pytestmark = pytest.mark.endpoint
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def need(specs: Path, bucket: str, aws: dict[str, str]) -> Need:
+    """The artifact of post/qwen-vllm, in the test's bucket."""
+    assert aws
+    write_environment(specs, bucket)
+    return next(each for each in needed(specs) if each.kind == "artifact" and "post/qwen-vllm" in each.used_by)
+
+
+@pytest.fixture
+def folder(need: Need, tmp_path: Path) -> Path:
+    return write_artifact(tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10)
+
+
+@pytest.fixture
+def run(specs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def act(*more: str, variant: str = "post/qwen-vllm", where: Path = folder) -> tuple[int, str, str]:
+        code = main(["artifacts", "adopt", str(where), "--env", ENV, "--variant", variant, *folders(specs), *more])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return act
+
+
+def test_an_adopted_artifact_is_listed_as_present(
+    run: Run, need: Need, specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = run()
+    main(["artifacts", "list", "--env", ENV, *folders(specs), "--json"])
+
+    rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert (code, out.splitlines()[0], rows[need.name]) == (0, f"adopted: {need.name}", "present")
+
+
+def test_what_is_unproven_of_it_is_said(run: Run) -> None:
+    assert "unproven: it was compiled elsewhere" in run()[1]
+
+
+def test_json_is_one_document_though_the_upload_logs(run: Run, need: Need) -> None:
+    told = json.loads(run("--json")[1])
+
+    assert (told["taken"], told["name"], told["made"]["where"]) == (True, need.name, "elsewhere")
+
+
+def test_what_is_there_is_left_alone_and_said(run: Run, need: Need, store: Store) -> None:
+    put_set(store, need.prefix, "run", need.fields)
+    before = keys(store)
+
+    code, out, _ = run()
+
+    assert (code, out.splitlines()[0], keys(store)) == (0, f"present, left alone: {need.name}", before)
+
+
+def test_an_artifact_of_another_variant_is_refused_and_nothing_is_stored(run: Run, store: Store) -> None:
+    code, _, err = run(variant="post/qwen-sd-vllm")
+
+    assert (code, "neuron_config.json" in err, keys(store)) == (1, True, set())
+
+
+def test_a_folder_that_is_not_there_gives_2(run: Run, tmp_path: Path) -> None:
+    code, _, err = run(where=tmp_path / "missing")
+
+    assert (code, "missing" in err) == (2, True)
+
+
+def test_a_variant_that_is_not_hosted_gives_2_and_names_the_nearest(run: Run) -> None:
+    code, _, err = run(variant="post/qwen-vlm")
+
+    assert (code, "post/qwen-vllm" in err) == (2, True)

@@ -1,0 +1,267 @@
+"""`tandem artifacts collect`: what the declared files use is safe, whoever declares it; the rest goes when told to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from bucket_specs import ENV, copy_environment, folders, needed, store_needs, write_environment
+from stored_sets import keys, put_lease, put_set
+
+from tandem.artifacts.store import Store
+from tandem.cli import main
+from tandem.spec import names
+from tandem.spec.artifact_key import ArtifactKey
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+
+pytestmark = pytest.mark.endpoint
+Run = Callable[..., tuple[int, str, str]]
+STALE = "artifacts/tiny-000000000000"
+
+
+@pytest.fixture
+def mine(specs: Path, bucket: str, aws: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The specs in the working folder, with the test's bucket; everything stored is forty days old."""
+    assert aws
+    write_environment(specs, bucket)
+    now = Store.now
+    monkeypatch.setattr(Store, "now", lambda store: now(store) + timedelta(days=40))
+    monkeypatch.chdir(specs)
+    return specs
+
+
+@pytest.fixture
+def run(mine: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def act(*more: str) -> tuple[int, str, str]:
+        code = main(["artifacts", "collect", "--env", ENV, *folders(mine), *more])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return act
+
+
+def old_key(mine: Path) -> ArtifactKey:
+    """A key of `post` that nobody declares any more."""
+    key = ArtifactKey.from_fields(next(need.fields for need in needed(mine) if need.fields.get("mode") == "fused"))
+    return replace(key, num_speculative_tokens=9)
+
+
+def write_manifest(mine: Path, fields: dict[str, Any], environment: str = ENV) -> Path:
+    """Write a rendered server that carries a key."""
+    container = {"name": "admit", "env": [{"name": "TANDEM_ARTIFACT_KEY", "value": json.dumps(fields)}]}
+    pod = {"initContainers": [container], "containers": []}
+    body = {"kind": "Deployment", "metadata": {"name": "v"}, "spec": {"template": {"spec": pod}}}
+    path = mine / "manifests" / environment / "post" / "serve" / "serve.yaml"
+    path.parent.mkdir(parents=True)
+    path.write_text(yaml.safe_dump(body))
+    return path
+
+
+def test_without_delete_nothing_goes(run: Run, store: Store) -> None:
+    put_set(store, STALE, "run")
+    before = keys(store)
+
+    code, out, _ = run()
+
+    assert (code, keys(store), "would delete" in out, "nothing was deleted; --delete does it" in out) == (
+        0, before, True, True,
+    )  # fmt: skip
+
+
+def test_with_delete_what_nobody_uses_goes_and_what_is_used_stays(run: Run, mine: Path, store: Store) -> None:
+    store_needs(store, needed(mine))
+    before = keys(store)
+    put_set(store, STALE, "run")
+
+    code, out, _ = run("--delete")
+
+    assert (code, keys(store), f"deleted: {STALE}" in out) == (0, before, True)
+
+
+def test_a_second_run_finds_nothing(run: Run, store: Store) -> None:
+    put_set(store, STALE, "run")
+    run("--delete")
+
+    assert "nothing to delete" in run("--delete")[1]
+
+
+@pytest.mark.parametrize(("days", "goes"), [("39", True), ("41", False)])
+def test_what_is_younger_than_the_days_stays(run: Run, store: Store, days: str, goes: bool) -> None:
+    put_set(store, STALE, "run")
+
+    run("--delete", "--days", days)
+
+    assert (keys(store) == set()) is goes
+
+
+def test_what_is_freed_is_told_in_bytes_and_money(run: Run, store: Store) -> None:
+    put_set(store, STALE, "run", files={"big": bytes(8 << 20)})
+
+    told = json.loads(run("--delete", "--json")[1])
+
+    assert told["size"] > 8 << 20
+    assert told["usd_per_month"] == pytest.approx(told["size"] / 2**30 * 0.025)
+
+
+def test_json_is_one_document_with_every_set(run: Run, store: Store) -> None:
+    put_set(store, STALE, "run")
+    put_lease(store, "artifacts/held-000000000000", held=True)
+
+    told = json.loads(run("--json")[1])
+
+    assert (told["dry_run"], [each["prefix"] for each in told["removals"]]) == (True, [STALE])
+    assert [each["prefix"] for each in told["kept"]] == ["artifacts/held-000000000000"]
+
+
+def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run: Run, mine: Path, store: Store) -> None:
+    copy_environment(mine, "other", "post-drafts-windows")
+    store_needs(store, needed(mine))
+    before = keys(store)
+
+    _, out, _ = run("--delete")
+
+    assert (keys(store), "post-us-east-2 and other do not use" in out) == (before, True)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda mine: (mine / "environments" / "broken.yaml").write_text("region: 1\n"),
+        lambda mine: copy_environment(mine, "other", "no-such-experiment"),
+        lambda mine: (
+            copy_environment(mine, "other", "dev"),
+            (mine / "experiments" / "dev.yaml").write_text("runtime: 1\n"),
+        ),
+        lambda mine: (
+            copy_environment(mine, "other", "post-drafts-windows"),
+            (mine / "experiments" / "post-drafts-windows.yaml").write_text(
+                (mine / "experiments" / "post-drafts-windows.yaml")
+                .read_text()
+                .replace("Qwen/Qwen3-32B", "made-up/model")
+            ),
+        ),
+    ],
+    ids=["malformed environment", "missing experiment", "malformed experiment", "refused experiment"],
+)
+def test_nothing_goes_while_it_is_not_known_what_the_others_use(
+    run: Run, mine: Path, store: Store, spoil: Callable[[Path], object]
+) -> None:
+    put_set(store, STALE, "run")
+    before = keys(store)
+    spoil(mine)
+
+    code, _, err = run("--delete")
+
+    assert (code, keys(store), "error: " in err) == (2, before, True)
+
+
+def test_an_environment_of_another_bucket_does_not_matter(run: Run, mine: Path, store: Store) -> None:
+    put_set(store, STALE, "run")
+    other = copy_environment(mine, "other", "no-such-experiment")
+    other.write_text(other.read_text().replace("existing_bucket: artifacts-", "existing_bucket: elsewhere-"))
+
+    assert (run("--delete")[0], keys(store)) == (0, set())
+
+
+def test_what_a_rendered_server_loads_stays_though_nobody_declares_it(run: Run, mine: Path, store: Store) -> None:
+    key = old_key(mine)
+    put_set(store, key.prefix, "run", key.as_fields())
+    put_set(store, "models/" + str(key.draft).replace("@", "/"), "", {"id": "a", "revision": "b"})
+    before = keys(store)
+    write_manifest(mine, key.as_fields())
+
+    run("--delete")
+
+    assert keys(store) == before
+
+
+def test_what_a_server_rendered_by_another_release_loads_stays(run: Run, mine: Path, store: Store) -> None:
+    fields = {**old_key(mine).as_fields(), "a_newer_field": 1}
+    put_set(store, STALE, "run", fields)
+    before = keys(store)
+    write_manifest(mine, fields)
+
+    run("--delete")
+
+    assert keys(store) == before
+
+
+def test_nothing_goes_while_a_rendered_server_cannot_be_read(run: Run, mine: Path, store: Store) -> None:
+    put_set(store, STALE, "run")
+    write_manifest(mine, {}).write_text("kind: Deployment\n")
+
+    code, _, err = run("--delete")
+
+    assert (code, "render again" in err, keys(store) != set()) == (2, True, True)
+
+
+def test_rendered_servers_of_other_buckets_do_not_matter(run: Run, mine: Path, store: Store) -> None:
+    key = old_key(mine)
+    put_set(store, key.prefix, "run", key.as_fields())
+    write_manifest(mine, key.as_fields(), "elsewhere")
+
+    run("--delete")
+
+    assert keys(store) == set()
+
+
+def test_what_is_named_to_be_kept_stays(run: Run, store: Store) -> None:
+    put_set(store, STALE, "run")
+    before = keys(store)
+
+    run("--delete", "--keep", "tiny-000000000000")
+
+    assert keys(store) == before
+
+
+def test_a_name_to_keep_that_is_stored_nowhere_gives_2_and_deletes_nothing(run: Run, store: Store) -> None:
+    put_set(store, STALE, "run")
+    before = keys(store)
+
+    code, _, err = run("--delete", "--keep", "tiny-00000000000")
+
+    assert (code, keys(store), "tiny-000000000000" in err) == (2, before, True)
+
+
+def test_a_versioned_bucket_of_the_operators_own_says_when_space_is_free(run: Run, store: Store) -> None:
+    store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
+    put_set(store, STALE, "run")
+
+    assert "they are paid for until its own lifecycle rules remove them" in run()[1]
+
+
+def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(
+    run: Run, mine: Path, store: Store, bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = mine / "environments" / f"{ENV}.yaml"
+    file.write_text(file.read_text().replace(f"existing_bucket: {bucket}", "noncurrent_days: 12"))
+    monkeypatch.setattr(names, "bucket", lambda _: bucket)
+    store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
+    put_set(store, STALE, "run")
+
+    assert "paid for 12 days more (artifacts.noncurrent_days)" in run()[1]
+
+
+def test_who_may_not_delete_is_told_which_right_is_missing(
+    mine: Path, proxied: Store, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    put_set(proxied, STALE, "run")
+    proxy.use(Rule(operation="DeleteObjects", fault=ACCESS_DENIED))
+
+    code = main(["artifacts", "collect", "--env", ENV, *folders(mine), "--delete"])
+
+    err = capsys.readouterr().err
+    assert (code, "s3:DeleteObject" in err, "operator" in err) == (3, True, True)
+
+
+@pytest.mark.parametrize("days", ["-1", "1.5", "x"])
+def test_days_that_are_none_are_refused(run: Run, days: str) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        run("--days", days)

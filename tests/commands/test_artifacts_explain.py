@@ -1,0 +1,107 @@
+"""`tandem artifacts explain`: two keys by whatever they are called, and the fields in which they differ."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bucket_specs import ENV, folders, needed, write_environment
+from stored_sets import put_set
+
+from tandem.artifacts.store import Store
+from tandem.cli import main
+from tandem.spec.artifact_key import ArtifactKey
+
+ROOT = Path(__file__).parent.parent.parent
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(specs: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+    def act(*words: str) -> tuple[int, str, str]:
+        code = main(["artifacts", "explain", "--env", ENV, *folders(specs), *words])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+
+    return act
+
+
+def fused(specs: Path) -> ArtifactKey:
+    return ArtifactKey.from_fields(next(need.fields for need in needed(specs) if "post/qwen-sd-vllm" in need.used_by
+                                        and need.kind == "artifact"))  # fmt: skip
+
+
+def test_two_variants_differ_in_their_speculation_fields_only(run: Run) -> None:
+    differences = json.loads(run("post/qwen-vllm", "post/qwen-sd-vllm", "--json")[1])["differences"]
+
+    assert set(differences) == {
+        "mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size",
+        "neuron_config.enable_fused_speculation",
+    }  # fmt: skip
+
+
+def test_a_difference_is_told_with_both_values(run: Run) -> None:
+    out = run("post-drafts-windows/qwen-sd-qwen3-1-7b-k5", "post/qwen-sd-vllm")[1]
+
+    assert [line.split() for line in out.splitlines()[4:]] == [
+        ["field", "A", "B"], ["num_speculative_tokens", "5", "7"],
+    ]  # fmt: skip
+
+
+def test_two_variants_of_one_artifact_are_said_to_be_the_same(run: Run) -> None:
+    code, out, _ = run("post/qwen-vllm", "post-drafts-windows/qwen-vllm")
+
+    assert (code, out.splitlines()[-1]) == (0, "the same artifact: every field of the key is equal")
+
+
+def test_declared_keys_are_compared_without_boto3(specs: Path) -> None:
+    code = (
+        "import sys; from tandem.cli import main; main(sys.argv[1:]); "
+        "sys.exit(any(name.split('.')[0] == 'boto3' for name in sys.modules))"
+    )
+    words = ["artifacts", "explain", "--env", ENV, *folders(specs), "post/qwen-vllm", "post/qwen-sd-vllm"]
+
+    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, check=False)
+
+    assert done.returncode == 0
+
+
+def test_an_unknown_word_gives_2_and_names_the_nearest(specs: Path, run: Run, bucket: str, aws: dict[str, str]) -> None:
+    assert aws
+    write_environment(specs, bucket)
+
+    code, _, err = run("post/qwen-sd-vlm", "post/qwen-vllm")
+
+    assert (code, "post/qwen-sd-vllm" in err) == (2, True)
+
+
+@pytest.mark.endpoint
+def test_a_stored_artifact_is_named_by_its_digest(specs: Path, run: Run, store: Store) -> None:
+    write_environment(specs, store.bucket)
+    old = replace(fused(specs), num_speculative_tokens=9)
+    put_set(store, old.prefix, "run", old.as_fields())
+
+    out = run(old.digest, "post/qwen-sd-vllm")[1]
+
+    assert (f"s3://{store.bucket}/{old.prefix}/tandem-manifest.json" in out, "9" in out.splitlines()[-1]) == (
+        True,
+        True,
+    )
+
+
+@pytest.mark.endpoint
+def test_a_folder_is_compared_with_a_variant(specs: Path, run: Run, tmp_path: Path, store: Store) -> None:
+    other = replace(fused(specs), max_num_seqs=2)
+    put_set(store, other.prefix, "run", other.as_fields())
+    manifest = store.read(f"{other.prefix}/tandem-manifest.json")
+    assert manifest is not None
+    (tmp_path / "tandem-manifest.json").write_bytes(manifest.body)
+
+    out = run(str(tmp_path), "post/qwen-sd-vllm")[1]
+
+    assert out.splitlines()[-1].split() == ["max_num_seqs", "2", "4"]
