@@ -15,10 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tandem.artifacts.asked import KEY_VARIABLE, asked_key
 from tandem.artifacts.fault import RefusedError
 from tandem.artifacts.log import say
-from tandem.artifacts.manifest import NAME, read_manifest
 from tandem.spec.artifact_key import ArtifactKey, differences
 
 if TYPE_CHECKING:
@@ -26,6 +24,7 @@ if TYPE_CHECKING:
 
 Differences = Mapping[str, tuple[object, object]]
 
+KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"
 NEAREST = 3  # names proposed for a word that is none
 SHORTEST_DIGEST = 4  # characters; fewer are a typing error rather than a digest
 
@@ -112,6 +111,8 @@ def on_disk(path: Path) -> Side:
     Raises:
         RefusedError: there is none, or it cannot be read.
     """
+    from tandem.artifacts.manifest import NAME, read_manifest  # noqa: PLC0415 - `tandem check` is not to wait for it
+
     file = path / NAME if path.is_dir() else path
     try:
         body = file.read_bytes()
@@ -198,6 +199,8 @@ def of_variable() -> Iterator[Side]:
         RefusedError: what it carries is no key.
     """
     if KEY_VARIABLE in os.environ:
+        from tandem.artifacts.asked import asked_key  # noqa: PLC0415 - as in `on_disk`
+
         key = asked_key()
         yield Side(name=key.name, fields=key.as_fields(), where=KEY_VARIABLE)
 

@@ -22,7 +22,7 @@ from tandem.artifacts.fault import ArtifactError, RefusedError
 from tandem.commands import artifacts_report as report
 from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
-from tandem.commands.recompile import MANIFESTS, UNREADABLE, manifests
+from tandem.commands.recompile import MANIFESTS, manifests
 from tandem.commands.scene import Scene, scene
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import Fault, SpecError
@@ -169,7 +169,7 @@ def _rendered(of: Scene) -> list[Mapping[str, Any]]:
         return []
     mine = {of.environment.name, *of.sharing}
     places = {place: keys for place, keys in manifests(MANIFESTS).places.items() if place[0] in mine}
-    broken = [place for place, keys in places.items() if keys == UNREADABLE]
+    broken = [place for place, keys in places.items() if isinstance(keys, str)]
     if broken:
         raise SpecError([_unreadable(Path(MANIFESTS, *place)) for place in broken])
     return [fields for keys in places.values() if not isinstance(keys, str) for fields in keys.values()]
@@ -199,8 +199,8 @@ def _kept(names: Sequence[str], stored: Iterable[StoredSet]) -> set[str]:
 
 def _unreadable(folder: Path) -> Fault:
     return Fault(
-        file=str(folder), path="", got=UNREADABLE, allowed="a tree that `tandem render` wrote",
-        change="render again: while it cannot be read, nobody knows which artifacts its servers load",
+        file=str(folder), path="", got="rendered servers that tell no artifact key",
+        allowed="a tree that `tandem render` wrote", change="render again: until then nobody knows which artifacts its servers load",
     )  # fmt: skip
 
 

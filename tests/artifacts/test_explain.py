@@ -49,7 +49,7 @@ def test_every_field_changed_alone_is_named(key: ArtifactKey) -> None:
 
     for name, value in changed.items():
         other = Side(name="other", fields=key.as_fields() | {name: value}, where="made up")
-        assert [line.split()[0] for line in lines(side(key), other) if line][2:] in (["field", name], [name, "A", "B"])
+        assert [line.split()[0] for line in lines(side(key), other)][5:] in ([name], [name, "A", "B"])
 
 
 def test_a_nested_setting_is_told_by_its_own_name(key: ArtifactKey) -> None:
@@ -73,7 +73,7 @@ def test_values_that_do_not_fit_side_by_side_stand_below_each_other(key: Artifac
 
     told = list(lines(side(key), side(other)))
 
-    assert ("image_tag" in told, max(map(len, told[2:])) <= 100) == (True, True)
+    assert ("image_tag" in told, max(map(len, told[4:])) <= 100) == (True, True)
 
 
 @pytest.mark.parametrize("of", [lambda key: key.name, lambda key: key.digest, lambda key: key.name[:-6]])

@@ -11,12 +11,14 @@ import pytest
 import yaml
 
 from tandem.cli import main
+from tandem.commands.recompile import _quickly, _slowly
 from tandem.spec.catalogue import catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
 from tandem.spec.record import parse
 from tandem.spec.variant_key import artifact_key
 
+ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = "post-us-east-2"
 K5 = ("num_speculative_tokens: 7", "num_speculative_tokens: 5")
 
@@ -161,7 +163,7 @@ def test_an_artifact_that_two_experiments_need_is_compiled_once(
 
 def test_a_compile_on_a_cpu_node_has_no_price(specs: Path, before: Path, capsys: pytest.CaptureFixture[str]) -> None:
     edit(specs, *K5)
-    edit(specs, "suites:", "compile: {where: cpu}\nsuites:")
+    edit(specs, "suites:", "compile: {where: cpu}\naccept_unproven: true\nsuites:")
 
     assert (
         "1 artifact to compile, on a CPU node: its price is not declared"
@@ -261,10 +263,11 @@ def test_an_environment_that_was_never_rendered_is_said_to_be_not_compared(
 @pytest.mark.parametrize(
     "text",
     [
-        "kind: Deployment",
-        "a: [",
-        "- a list",
         yaml.safe_dump(deployment("a", "{")),
+        "kind: Deployment\nTANDEM_ARTIFACT_KEY: 1\n",
+        "a: [TANDEM_ARTIFACT_KEY",
+        "- TANDEM_ARTIFACT_KEY\n",
+        yaml.safe_dump(deployment("a", "{}")).replace("name: TANDEM_ARTIFACT_KEY", "name: X # TANDEM_ARTIFACT_KEY"),
     ],
 )
 def test_a_broken_manifest_is_said_to_be_not_compared(
@@ -276,6 +279,14 @@ def test_a_broken_manifest_is_said_to_be_not_compared(
     code, out = check(specs, manifests, capsys)
 
     assert (code, "its manifest cannot be read" in out) == (0, True)
+
+
+def test_what_was_committed_tells_its_keys_to_the_quick_reader_and_the_slow_one_alike() -> None:
+    for file in (ROOT / "manifests").glob("*/*/serve/serve.yaml"):
+        carrying = [text for text in file.read_text().split("\n---\n") if "TANDEM_ARTIFACT_KEY" in text]
+
+        assert [_quickly(text) for text in carrying] == [_slowly(text) for text in carrying]
+        assert carrying != []
 
 
 def test_manifests_without_keys_are_said_to_be_not_compared(
