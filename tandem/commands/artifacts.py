@@ -200,7 +200,8 @@ def _kept(names: Sequence[str], stored: Iterable[StoredSet]) -> set[str]:
 def _unreadable(folder: Path) -> Fault:
     return Fault(
         file=str(folder), path="", got="rendered servers that tell no artifact key",
-        allowed="a tree that `tandem render` wrote", change="render again: until then nobody knows which artifacts its servers load",
+        allowed="a tree that `tandem render` wrote",
+        change="render again: until then nobody knows which artifacts its servers load",
     )  # fmt: skip
 
 

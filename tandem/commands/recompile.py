@@ -22,6 +22,7 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault, SpecError
+from tandem.spec.graphs import graphs
 from tandem.spec.record import parse
 from tandem.spec.variant_key import artifact_key
 
@@ -85,6 +86,7 @@ class Change:
         was, now: the artifact's name; None where there is none, or its fields are of another release.
         differing: the fields that changed, before and after.
         of: the variant that had this artifact before, where that is another one.
+        graphs: what its artifact is made of; None where that is not known.
     """
 
     variant: str
@@ -93,6 +95,7 @@ class Change:
     now: str | None = None
     differing: Differences | None = None
     of: str | None = None
+    graphs: int | None = None
 
     @property
     def compiles(self) -> bool:
@@ -115,9 +118,9 @@ class Comparison:
     silent: str | None = None
 
     @property
-    def compiles(self) -> tuple[str, ...]:
-        """The artifacts that nobody had before, each once."""
-        return tuple(dict.fromkeys(str(change.now) for change in self.changes if change.compiles))
+    def compiles(self) -> dict[str, int | None]:
+        """The artifacts that nobody had before, each with the number of its graphs."""
+        return {str(change.now): change.graphs for change in self.changes if change.compiles}
 
     @property
     def touched(self) -> bool:
@@ -259,12 +262,12 @@ def _changes(old: Mapping[str, Fields], new: Mapping[str, Fields], owners: Mappi
     for variant, fields in new.items():
         before, now, of = old.get(variant), key_name(fields), owners.get(identity(fields))
         if before is None:
-            yield Change(variant=variant, verdict="new", now=now, of=of)
+            yield Change(variant=variant, verdict="new", now=now, of=of, graphs=graphs(fields))
             continue
         found = differences(before, fields)
         yield Change(
             variant=variant, verdict="recompiles" if found else "same artifact", was=key_name(before), now=now,
-            differing=found, of=of if found else None,
+            differing=found, of=of if found else None, graphs=graphs(fields),
         )  # fmt: skip
     for variant, fields in old.items():
         if variant not in new:

@@ -5,7 +5,8 @@ Invariant: an edit that compiles nothing is told in one line, and no figure of a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tandem.artifacts.explain import reasons
@@ -38,10 +39,13 @@ def lines(before: State, comparisons: list[Comparison], inputs: Inputs) -> Itera
 
 def plain(before: State, comparisons: list[Comparison], inputs: Inputs) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    costs = {environment.name: most_usd(comparisons, environment, inputs) for environment in inputs.environments()}
+    bills = {environment.name: bill(comparisons, environment, inputs) for environment in inputs.environments()}
     return {
         "against": before.where,
-        "environments": {name: {"artifacts": count, "most_usd": usd} for name, (count, usd) in costs.items()},
+        "environments": {
+            name: {"artifacts": each.artifacts, "graphs": each.graphs, "most_usd": each.most_usd}
+            for name, each in bills.items()
+        },
         "experiments": [
             {
                 "environment": comparison.place[0] or None,
@@ -54,35 +58,58 @@ def plain(before: State, comparisons: list[Comparison], inputs: Inputs) -> dict[
     }
 
 
-def most_usd(comparisons: Iterable[Comparison], environment: Environment, inputs: Inputs) -> tuple[int, float | None]:
-    """Return how many artifacts an environment compiles because of the edit, and the most that this can cost.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bill:
+    """What an edit compiles in one environment.
 
-    Two experiments that need the same artifact compile it once. The bound is the declared deadline of each
-    compile at the declared price of a node-hour; None where one compiles on a node whose price is not declared.
+    Args:
+        artifacts: their number; two experiments that need the same one compile it once.
+        graphs: of all of them; None where a runtime decides it by itself.
+        most_usd: the declared deadline of each at the declared price of a node-hour; None where one is compiled on
+            a node whose price is not declared.
     """
+
+    artifacts: int
+    graphs: int | None
+    most_usd: float | None
+
+
+def bill(comparisons: Iterable[Comparison], environment: Environment, inputs: Inputs) -> Bill:
+    """Return what an edit compiles in an environment, and the most that this can cost."""
     hosted = {experiment.name: experiment.compile for experiment in inputs.hosted(environment)}
+    graphs: dict[str, int | None] = {}
     hours: dict[str, float | None] = {}
     for comparison in comparisons:
         at, experiment = comparison.place
         if at == environment.name and experiment in hosted:
+            graphs |= comparison.compiles
             compiling = hosted[experiment]
             each = compiling.deadline_hours if compiling.where == "device" else None
             hours |= dict.fromkeys(comparison.compiles, each)
-    known = [each for each in hours.values() if each is not None]
-    return len(hours), sum(known) * environment.capacity.usd_per_hour if len(known) == len(hours) else None
+    priced = _sum(hours)
+    return Bill(
+        artifacts=len(graphs), graphs=None if (total := _sum(graphs)) is None else int(total),
+        most_usd=None if priced is None else priced * environment.capacity.usd_per_hour,
+    )  # fmt: skip
+
+
+def _sum(values: Mapping[str, float | None]) -> float | None:
+    known = [value for value in values.values() if value is not None]
+    return sum(known) if len(known) == len(values) else None
 
 
 def _bill(mine: list[Comparison], environment: Environment | None, inputs: Inputs) -> str:
     if environment is None:
         names = {name for comparison in mine for name in comparison.compiles}
         return f"{counted(len(names), 'artifact')} to compile" if names else "nothing to compile"
-    count, usd = most_usd(mine, environment, inputs)
-    if not count:
+    found = bill(mine, environment, inputs)
+    if not found.artifacts:
         return "nothing to compile"
-    said, capacity = f"{counted(count, 'artifact')} to compile", environment.capacity
-    if usd is None:
+    graphs = f" ({counted(found.graphs, 'graph')})" if found.graphs else ""
+    said = f"{counted(found.artifacts, 'artifact')}{graphs} to compile"
+    if found.most_usd is None:
         return f"{said}, on a CPU node: its price is not declared"
-    return f"{said}, at most {usd:.2f} USD (compile.deadline_hours x {capacity.usd_per_hour:.2f})"
+    return f"{said}, at most {found.most_usd:.2f} USD (deadline_hours x {environment.capacity.usd_per_hour:.2f})"
 
 
 def _told(change: Change, experiment: str) -> Iterator[str]:

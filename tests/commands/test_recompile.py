@@ -146,7 +146,7 @@ def test_the_most_it_can_cost_is_deadline_times_price_times_artifacts(
 
     out = check(specs, before / "post.yaml", capsys)[1]
 
-    assert "2 artifacts to compile, at most 214.56 USD" in out  # 2 x 3 h x 35.76
+    assert "2 artifacts (16 graphs) to compile, at most 214.56 USD" in out  # 2 x 3 h x 35.76
 
 
 def test_an_artifact_that_two_experiments_need_is_compiled_once(
@@ -166,7 +166,7 @@ def test_a_compile_on_a_cpu_node_has_no_price(specs: Path, before: Path, capsys:
     edit(specs, "suites:", "compile: {where: cpu}\naccept_unproven: true\nsuites:")
 
     assert (
-        "1 artifact to compile, on a CPU node: its price is not declared"
+        "1 artifact (8 graphs) to compile, on a CPU node: its price is not declared"
         in check(specs, before / "post.yaml", capsys)[1]
     )
 
