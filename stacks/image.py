@@ -113,5 +113,7 @@ class Provider(Construct):
             timeout=LIMIT_S, memory_size=MEMORY_MIB,
             logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
         )  # fmt: skip
-        acknowledge(function, {"AwsSolutions-L1": "the Python of the tools image; another version is a decision of ours"})
+        acknowledge(
+            function, {"AwsSolutions-L1": "the Python of the tools image; another version is a decision of ours"}
+        )
         self.arn = function.attr_arn
