@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -95,13 +94,11 @@ def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job: Job) 
     assert (tenure(held, "").holder, tenure(held, "").held) == ("compile-1", True)
 
 
-def test_a_present_key_is_skipped_in_a_moment_and_asks_for_no_model(job: Job) -> None:
+def test_a_present_key_is_skipped_and_asks_for_no_model(job: Job) -> None:
     job.store_artifact()
 
-    began = time.monotonic()
     assert job.run() == 0
 
-    assert time.monotonic() - began < 1
     assert ((job.work / "present").exists(), (job.work / "driver.py").exists(), job.models.exists()) == (
         True, True, False,
     )  # fmt: skip

@@ -139,13 +139,13 @@ def test_every_field_that_a_compile_reads_is_held_against_the_artifact() -> None
 
 def test_a_model_from_another_place_is_said_to_be_unproven(fused: Path) -> None:
     plain = json.loads((fused / "neuron_config.json").read_text())
-    plain["_name_or_path"] = "/home/somebody/Qwen3-32B"
+    plain["_name_or_path"] = "/opt/elsewhere/Qwen3-32B"
     (fused / "neuron_config.json").write_text(json.dumps(plain))
 
     (note,) = inspect_local(fused, key_of())
 
     assert note.startswith("that the target is Qwen/Qwen3-32B@")
-    assert note.endswith("the artifact names /home/somebody/Qwen3-32B")
+    assert note.endswith("the artifact names /opt/elsewhere/Qwen3-32B")
 
 
 def cut(path: Path) -> None:
