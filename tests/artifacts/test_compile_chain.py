@@ -197,9 +197,7 @@ def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain: Callable[
 
 
 HALF = {
-    "the compiler marked it as failed": {
-        "TANDEM_STANDIN_FAILED_GRAPH": "1"
-    },  # first: what is finished stays
+    "the compiler marked it as failed": {"TANDEM_STANDIN_FAILED_GRAPH": "1"},  # first: what is finished stays
     "tp31_sharded_checkpoint.safetensors: it is missing": {"TANDEM_STANDIN_HALF": "missing-rank"},
     "tp31_sharded_checkpoint.safetensors: cut off": {"TANDEM_STANDIN_HALF": "truncated-shard"},
     "model.pt: cut off": {"TANDEM_STANDIN_HALF": "truncated-graph"},
