@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 from recipe import DOCKERFILE, INSIDE, REQUIREMENTS, ROOT, environment, instructions, last_stage, text
 
+from charts.tools import USER
 from tandem.spec import tools_image
+from tandem.spec.names import WORK_MOUNT
 
 
 def lint(path: Path) -> set[str]:
@@ -61,6 +63,7 @@ def test_it_runs_as_a_number_that_is_not_roots() -> None:
     uid, gid = (int(part) for part in text("USER").split(":"))
 
     assert min(uid, gid) > 0
+    assert {uid, gid} == {USER}  # as the pods say it
 
 
 def test_it_starts_without_a_shell() -> None:
@@ -83,7 +86,7 @@ def test_no_installer_is_left() -> None:
 def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount() -> None:
     variables = environment(Path(INSIDE))
 
-    assert {variables["HOME"], variables["TMPDIR"]} == {"/work"}
+    assert {variables["HOME"], variables["TMPDIR"]} == {WORK_MOUNT}
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
