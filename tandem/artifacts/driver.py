@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import errno
 import hashlib
 import json
 import os
@@ -86,14 +87,19 @@ NO_DEVICE = Kind(
     "no device", 1, WORLD,
     f"check the claim's devices, the node's driver, and that nothing else runs on them, {_AGAIN}",
 )  # fmt: skip
+NOTHING_LEFT = Kind(
+    "nothing left", 1, WORLD,
+    "the program calls itself done and left nothing where it was told to: compare the artifact's folder in its "
+    f"arguments and variables with --output, {_AGAIN}",
+)  # fmt: skip
 TRANSIENT = Kind("transient", 0, WORLD, f"it passes by itself on another try, and did not; {_AGAIN}")
 UNKNOWN = Kind("unknown", 2, WORLD, f"read the lines above, {_AGAIN}")
 DEADLINE = Kind("deadline", 1, WORLD, f"raise compile.deadline_hours of the experiment, {_AGAIN}")
 STOPPED = Kind("stopped", 0, WORLD, "it was told to end; a restart begins again")
 KINDS = {
     kind.name: kind
-    for kind in (BAD_ARGUMENTS, DISK_FULL, OUT_OF_MEMORY, DEVICE_MEMORY, COMPILER_ERROR, NO_DEVICE, TRANSIENT, UNKNOWN,
-                 DEADLINE, STOPPED)
+    for kind in (BAD_ARGUMENTS, DISK_FULL, OUT_OF_MEMORY, DEVICE_MEMORY, COMPILER_ERROR, NO_DEVICE, NOTHING_LEFT,
+                 TRANSIENT, UNKNOWN, DEADLINE, STOPPED)
 }  # fmt: skip
 
 
@@ -510,33 +516,33 @@ class Driver:
         return self._noted(kind, line, status, seconds)
 
     def _watch(self, program: Program) -> tuple[Kind | None, str]:
-        """Wait for the end of an attempt; (None, "") if it went well, (None, why) for a failure to be classed."""
+        """Wait for the end of an attempt: (None, "") if it went well, (None, why) where its log must tell the class."""
         healthy = self.options.until_healthy
         while True:
             status = program.status()
             if status is not None and healthy:
                 return None, f"the server ended with status {status} before it was healthy"
             if status is not None:
-                return None, self._judge(status)
+                return self._judge(status)
             if self.stopped or self.left_s <= 0:
                 program.ask_to_end(min(STOP_GRACE_S, self.options.grace_s), all_of_it=True)
                 over = f"{self.options.deadline_s:g} s are over"
                 return (STOPPED, f"{self.stopped} arrived") if self.stopped else (DEADLINE, over)
             if healthy and self._is_healthy(healthy):
-                return None, self._end_server(program)
+                return self._end_server(program)
             self._beat()
             program.wait(POLL_S)
 
-    def _judge(self, status: int) -> str:
-        """Return why a program that ended by itself failed; empty if it did not."""
+    def _judge(self, status: int) -> tuple[Kind | None, str]:
+        """Judge a program that ended by itself, as `_watch` says it."""
         if status:
-            return f"the program ended with status {status}"
+            return None, f"the program ended with status {status}"
         if not any(True for _ in _files(self.options.output)):
-            return f"the program ended well and left nothing in {self.options.output}"
-        return ""
+            return NOTHING_LEFT, f"the program ended well and left nothing in {self.options.output}"
+        return None, ""
 
-    def _end_server(self, program: Program) -> str:
-        """End a healthy server in its own order, so that it writes its caches; empty if it did."""
+    def _end_server(self, program: Program) -> tuple[Kind | None, str]:
+        """End a healthy server in its own order, so that it writes its caches."""
         say("healthy", url=self.options.until_healthy, grace_s=self.options.grace_s)
         if not program.ask_to_end(self.options.grace_s, all_of_it=False):
             self.outcome.unproven.append(
@@ -545,8 +551,8 @@ class Driver:
             )
             say("the server does not end", level="warning", grace_s=self.options.grace_s)
         if not any(graph.state == "finished" for graph in graphs(self.options.output)):
-            return f"the server was healthy and left no finished graph in {self.options.output}"
-        return ""
+            return NOTHING_LEFT, f"the server was healthy and left no finished graph in {self.options.output}"
+        return None, ""
 
     def _is_healthy(self, url: str) -> bool:
         if time.monotonic() - self._last_question < self.options.ask_s:
@@ -724,6 +730,14 @@ def run(options: argparse.Namespace) -> int:
     if options.skip_if and options.skip_if.exists():
         say("the artifact is there already", file=options.skip_if)
         return DONE
+    try:
+        return _run(options)
+    except OSError as error:  # of our own files: the program's failures are classed
+        kind = DISK_FULL if error.errno in (errno.ENOSPC, errno.EDQUOT) else UNKNOWN
+        return _tell(kind, f"{error.filename or options.outcome}: {error.strerror or error}", 0)
+
+
+def _run(options: argparse.Namespace) -> int:
     _adopt_orphans()
     outcome = resume(options)
     attempts = outcome.attempts

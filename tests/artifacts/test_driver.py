@@ -208,9 +208,9 @@ def test_an_output_that_is_gone_is_compiled_again(bench: Bench) -> None:
 def test_a_program_that_ends_well_and_leaves_nothing_has_failed(bench: Bench) -> None:
     bench.says("")
 
-    run = bench.run("--attempts", "1")
+    run = bench.run()
 
-    assert (run.returncode, bench.classes) == (3, ["unknown"])
+    assert (run.returncode, bench.classes) == (3, ["nothing left"])
     assert "left nothing" in last(run.stdout)["line"]
 
 
@@ -425,6 +425,17 @@ def test_signs_of_life_say_time_and_bytes(bench: Bench) -> None:
     assert 0 < beats[-1]["left_s"] <= 60
 
 
+def test_a_place_where_nothing_can_be_written_is_no_traceback(bench: Bench) -> None:
+    bench.says(WRITE)
+    bench.output.parent.mkdir()
+    bench.output.write_text("a file where a folder should be")
+
+    run = bench.run()
+
+    assert (run.returncode, bench.tries, "Traceback" in run.stdout) == (3, 0, False)
+    assert str(bench.output) in last(run.stdout)["line"]
+
+
 def test_a_long_line_and_bytes_that_are_no_text_pass_through(bench: Bench) -> None:
     bench.says("sys.stdout.buffer.write(b'\\xff' + b'=' * 200_000 + b'\\rend')\n" + WRITE)
 
@@ -520,9 +531,9 @@ def test_a_server_that_does_not_end_is_killed_and_the_artifact_says_so(bench: Be
 def test_a_healthy_server_without_a_finished_graph_has_failed(bench: Bench, port: int) -> None:
     bench.says(SERVER + f"serve({port})\nentry.mkdir(parents=True)\ntime.sleep(60)")
 
-    run = bench.run(*until_healthy(port), "--attempts", "1")
+    run = bench.run(*until_healthy(port))
 
-    assert run.returncode == 3
+    assert (run.returncode, bench.classes) == (3, ["nothing left"])
     assert "left no finished graph" in last(run.stdout)["line"]
 
 
