@@ -137,7 +137,7 @@ def _pod(environment: Environment, experiment: Experiment, artifact: Artifact, c
             container(environment, _fetch(environment, experiment, artifact)),
             _compile(runtime_image(environment, experiment, catalogue), experiment, artifact, how),
         ],
-        "containers": [container(environment, _upload(environment, artifact, how, experiment))],
+        "containers": [container(environment, _upload(environment, artifact, how))],
         "volumes": [
             local_disk("models", models_gib(artifact.models)),
             local_disk("artifact", artifact_gib(artifact.models)),
@@ -174,6 +174,7 @@ def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compil
             "--skip-if", f"{names.WORK_MOUNT}/present", "--outcome", f"{names.WORK_MOUNT}/outcome.json",
             "--output", names.ARTIFACT_FOLDER, "--cache", f"{names.WORK_MOUNT}/compiler-cache",
             "--deadline-s", str(settings.deadline_hours * 3600), "--attempts", str(settings.attempts),
+            "--where", settings.where,
             *(["--until-healthy", how.until_healthy] if how.until_healthy else []),
             "--", *how.command, *how.arguments,
         ],
@@ -189,17 +190,14 @@ def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compil
     }  # fmt: skip
 
 
-def _upload(environment: Environment, artifact: Artifact, how: Compilation, experiment: Experiment) -> Step:
+def _upload(environment: Environment, artifact: Artifact, how: Compilation) -> Step:
     return Step(
         name="upload",
         arguments=[
             "upload", "--bucket", names.bucket(environment), "--artifact", names.ARTIFACT_FOLDER,
             "--work", names.WORK_MOUNT,
         ],
-        variables=[
-            key_variable(artifact.key), *holder(), variable("TANDEM_UNPROVEN", json.dumps(how.unproven)),
-            variable("TANDEM_COMPILED_ON", experiment.compile.where),
-        ],
+        variables=[key_variable(artifact.key), *holder(), variable("TANDEM_UNPROVEN", json.dumps(how.unproven))],
         requests={"cpu": "2"},
         mounts=[ARTIFACT],
     )  # fmt: skip
