@@ -6,15 +6,18 @@ device or an unreadable file is refused by name and never skipped.
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from tandem.artifacts.fault import RefusedError
 from tandem.artifacts.manifest import LEASE_NAME, NAME, File, inside
+from tandem.artifacts.parts import parts_of
 
 PIECE = 1 << 20  # bytes read at once: large enough for full speed, small enough for any number of threads
 HASHERS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
@@ -37,8 +40,30 @@ def digest_of(path: Path) -> str:
     return digest.hexdigest()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hashed:
+    """One local file, read once.
+
+    Args:
+        file: what a manifest says of it.
+        parts: the SHA-256 of each part that S3 is sent, in base64, of the same reading.
+    """
+
+    file: File
+    parts: tuple[str, ...]
+
+
 def files_below(folder: Path) -> tuple[File, ...]:
     """Return every file below a folder with its size and SHA-256, by path.
+
+    Raises:
+        RefusedError: as `hashed_below`.
+    """
+    return tuple(hashed.file for hashed in hashed_below(folder))
+
+
+def hashed_below(folder: Path) -> tuple[Hashed, ...]:
+    """Return every file below a folder with its size and digests, by path.
 
     Raises:
         RefusedError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
@@ -49,11 +74,23 @@ def files_below(folder: Path) -> tuple[File, ...]:
         raise RefusedError("there is no file in the folder", where=str(folder), change="name the folder that has them")
     names = [_name(folder, path) for path in paths]
     with ThreadPoolExecutor(HASHERS) as pool:
-        digests = list(pool.map(digest_of, paths))
-    return tuple(
-        File(path=name, size=path.stat().st_size, sha256=digest)
-        for name, path, digest in zip(names, paths, digests, strict=True)
-    )
+        return tuple(pool.map(_hashed, paths, names))
+
+
+def _hashed(path: Path, name: str) -> Hashed:
+    whole, size, parts = hashlib.sha256(), 0, []
+    try:
+        with path.open("rb", buffering=0) as source:
+            for part in parts_of(os.fstat(source.fileno()).st_size):
+                digest, left = hashlib.sha256(), part.length
+                while left and (piece := source.read(min(PIECE, left))):
+                    digest.update(piece)
+                    whole.update(piece)
+                    size, left = size + len(piece), left - len(piece)
+                parts.append(base64.b64encode(digest.digest()).decode())
+    except OSError as error:
+        raise unreadable(path, error) from None
+    return Hashed(file=File(path=name, size=size, sha256=whole.hexdigest()), parts=tuple(parts))
 
 
 def unreadable(path: Path, error: OSError) -> RefusedError:

@@ -23,7 +23,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.files import PIECE, unreadable
+from tandem.artifacts.files import PIECE, Hashed, unreadable
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File
 from tandem.artifacts.parts import LARGEST, Part, Span, part_size, parts_of
@@ -55,7 +55,7 @@ def send(store: Store, path: Path, key: str, sha256: str) -> None:
 
 
 def send_all(
-    store: Store, folder: Path, prefix: str, files: Sequence[File], *, check: Callable[[], None] = lambda: None
+    store: Store, folder: Path, prefix: str, files: Sequence[File | Hashed], *, check: Callable[[], None] = lambda: None
 ) -> None:
     """Make the objects below `prefix` have the content of the files below `folder`.
 
@@ -63,7 +63,7 @@ def send_all(
         store: the bucket.
         folder: of the files.
         prefix: of the objects, without a slash at its end.
-        files: which, with their SHA-256.
+        files: which, with their SHA-256; what `hashed_below` returned is not hashed again.
         check: called before each file; raises when the work is not to go on, as when a lease is lost.
 
     Raises:
@@ -72,14 +72,15 @@ def send_all(
     begun: dict[str, list[str]] = {}
     for name, upload in _uploads(store, f"{prefix}/"):
         begun.setdefault(name, []).append(upload)
+    hashed = [file if isinstance(file, Hashed) else Hashed(file=file, parts=()) for file in files]
 
-    def act(file: File) -> None:
+    def act(one: Hashed) -> None:
         check()
-        key = f"{prefix}/{file.path}"
-        _send(store, folder / file.path, key, file.sha256, begun.get(key, ()))
+        key = f"{prefix}/{one.file.path}"
+        _send(store, folder / one.file.path, key, one.file.sha256, begun.get(key, ()), one.parts)
 
-    each(FILES_AT_ONCE, act, sorted(files, key=lambda file: -file.size))  # the largest first, so none is left alone
-    _sweep(store, {f"{prefix}/{file.path}" for file in files}, f"{prefix}/")
+    each(FILES_AT_ONCE, act, sorted(hashed, key=lambda one: -one.file.size))  # the largest first: none is left alone
+    _sweep(store, {f"{prefix}/{one.file.path}" for one in hashed}, f"{prefix}/")
 
 
 def _uploads(store: Store, prefix: str) -> Iterator[tuple[str, str]]:
@@ -119,22 +120,29 @@ class _Upload:
     parts: Mapping[int, tuple[int, str, str]]
 
 
-def _send(store: Store, path: Path, key: str, sha256: str, begun: Iterable[str]) -> None:
+def _send(  # noqa: PLR0913, PLR0917 - a file, its object, and what is known of both
+    store: Store, path: Path, key: str, sha256: str, begun: Iterable[str], parts: Sequence[str] = ()
+) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise unreadable(path, error) from None
     try:
         size = os.fstat(descriptor).st_size
-        sending = _Sending(store=store, key=key, path=path, descriptor=descriptor, size=size, sha256=sha256)
-        sending.act(begun)
+        _Sending(
+            store=store, key=key, path=path, descriptor=descriptor, size=size, sha256=sha256, digests=tuple(parts)
+        ).act(begun)  # fmt: skip
     finally:
         os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sending:
-    """One open file on its way to one object."""
+    """One open file on its way to one object.
+
+    Args:
+        digests: SHA-256 of each part in base64, of the same reading as `sha256`; empty where nobody knows them.
+    """
 
     store: Store
     key: str
@@ -142,6 +150,7 @@ class _Sending:
     descriptor: int
     size: int
     sha256: str
+    digests: tuple[str, ...]
 
     @property
     def url(self) -> str:
@@ -154,6 +163,8 @@ class _Sending:
                 f"the file has {self.size} bytes, S3 takes {LARGEST} in an object", where=str(self.path),
                 change="cut it into shards",
             )  # fmt: skip
+        if self.digests and len(self.digests) != len(list(parts_of(self.size))):
+            raise self._changed()
         for again in range(ROUNDS):
             if self._whole():
                 say("present", object=self.url, size=self.size)
@@ -266,10 +277,13 @@ class _Sending:
         if not known or not cut_the_same:
             return False
         first = min(known)
-        return self._digest(parts[first], hashlib.sha256()) == known[first][1]
+        return self._digest_of(parts[first], hashlib.sha256()) == known[first][1]
+
+    def _digest_of(self, part: Part, whole: Any) -> str:
+        """Return a part's SHA-256 in base64; one that is not known yet is computed, its bytes go into `whole` too."""
+        return self.digests[part.number - 1] if self.digests else self._digest(part, whole)
 
     def _digest(self, part: Part, whole: Any) -> str:
-        """Return a part's SHA-256 in base64; the same bytes go into `whole` too."""
         digest = hashlib.sha256()
         span = Span(self.descriptor, part.offset, part.length)
         try:
@@ -283,14 +297,15 @@ class _Sending:
     def _send_parts(self, upload: _Upload) -> list[dict[str, Any]]:
         """Send every part that S3 does not have; what completes the upload.
 
-        This thread reads and hashes in order, a few parts ahead of the threads that send them.
+        This thread hashes in order what is not hashed yet, a few parts ahead of the threads that send. S3 holds every
+        part against its digest, so the object has the announced SHA-256 when the digests are of the same reading.
         """
         whole = hashlib.sha256()
         line = _Line(self.store)
         parts: list[dict[str, Any]] = []
         try:
             for part in parts_of(self.size):
-                digest = self._digest(part, whole)
+                digest = self._digest_of(part, whole)
                 known = upload.parts.get(part.number)
                 if known is None:
                     line.add(part.number, self._send_part, upload.id, part, digest)
@@ -299,7 +314,7 @@ class _Sending:
                     raise _BrokenOffError(f"its part {part.number} is of another content")
                 etag = known[2] if known else ""
                 parts.append({"PartNumber": part.number, "ChecksumSHA256": digest, "ETag": etag})
-            if whole.hexdigest() != self.sha256:
+            if not self.digests and whole.hexdigest() != self.sha256:
                 raise self._changed()
             for entry in parts:
                 entry["ETag"] = entry["ETag"] or line.result(entry["PartNumber"])

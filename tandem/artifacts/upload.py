@@ -21,7 +21,7 @@ from tandem.artifacts.asked import asked_holder, asked_key
 from tandem.artifacts.driver import Outcome, read_outcome
 from tandem.artifacts.fault import RefusedError, StaleError
 from tandem.artifacts.fetch import PRESENT, require_same
-from tandem.artifacts.files import files_below
+from tandem.artifacts.files import hashed_below
 from tandem.artifacts.inspect_local import inspect_local
 from tandem.artifacts.lease import let_go, take
 from tandem.artifacts.log import say
@@ -64,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     outcome = _outcome(options.work)
     notes = inspect_local(options.artifact, key, cache=options.work / CACHE)
-    files = files_below(options.artifact)
+    hashed = hashed_below(options.artifact)
+    files = tuple(one.file for one in hashed)
     with take(store, lease_key, holder, options.lease_s, options.wait_s) as lease:
         if _present(store, key):  # written by whoever held the lease before us
             return 0
@@ -72,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
             schema_version=1, kind="artifact", name=key.name, folder=f"{holder}-{_content(files)}",
             fields=key.as_fields(), files=files, made=_made(store, key, holder, outcome, notes),
         )  # fmt: skip
-        send_all(store, options.artifact, files_prefix(key.prefix, manifest), files, check=lease.check)
+        send_all(store, options.artifact, files_prefix(key.prefix, manifest), hashed, check=lease.check)
         lease.confirm()
         if not write_stored_manifest(store, key.prefix, manifest):
             _present(store, key)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import os
 
 import pytest
 
 from tandem.artifacts.fault import RefusedError
-from tandem.artifacts.files import digest_of, files_below
+from tandem.artifacts.files import digest_of, files_below, hashed_below
 from tandem.artifacts.parts import LARGEST, MIB, MOST_PARTS, Span, part_size, parts_of
 
 
@@ -30,6 +31,15 @@ def test_a_digest_is_of_the_whole_file(tmp_path, size):
     (tmp_path / "f").write_bytes(body := os.urandom(size))
 
     assert digest_of(tmp_path / "f") == hashlib.sha256(body).hexdigest()
+
+
+def test_a_file_is_hashed_by_the_parts_that_s3_is_sent_too(tmp_path):
+    (tmp_path / "f").write_bytes(body := os.urandom(2 * 16 * MIB + 5))
+    (hashed,) = hashed_below(tmp_path)
+
+    stretches = [body[: 16 * MIB], body[16 * MIB : 32 * MIB], body[32 * MIB :]]
+    assert hashed.parts == tuple(base64.b64encode(hashlib.sha256(one).digest()).decode() for one in stretches)
+    assert (hashed.file.size, hashed.file.sha256) == (len(body), hashlib.sha256(body).hexdigest())
 
 
 @pytest.mark.parametrize("target", ["a", "/etc/passwd", "nowhere", "."])

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.files import digest_of, files_below
+from tandem.artifacts.files import digest_of, files_below, hashed_below
 from tandem.artifacts.parts import MIB
 from tandem.artifacts.send import send, send_all
 from tandem.artifacts.store import open_store
@@ -298,6 +298,41 @@ def test_a_second_run_over_a_folder_sends_nothing(proxied, proxy, blob):
     send_all(proxied, folder, "p", files_below(folder))
 
     assert {one.method for one in proxy.log} <= {"GET", "HEAD"}
+
+
+@pytest.mark.parametrize("size", [1000, 3 * PART])
+def test_what_was_hashed_already_is_held_against_the_bytes_by_s3(store, blob, size):
+    path = blob("w", size)
+    hashed = hashed_below(path.parent)
+    with path.open("r+b") as file:
+        file.seek(size - 5)
+        file.write(b"later")
+
+    with pytest.raises(RefusedError, match="its content is not what was announced"):
+        send_all(store, path.parent, "p", hashed)
+    assert list(store.list("")) == []
+
+
+def test_what_was_hashed_already_is_sent_and_taken_up_again(proxied, proxy, blob):
+    path = blob("w", 4 * PART)
+    hashed = hashed_below(path.parent)
+    proxy.use(Rule(operation="UploadPart", query={"partNumber": "3"}, fault=Drop()))
+    with pytest.raises(WorldError):
+        send_all(proxied, path.parent, "p", hashed)
+    proxy.use()
+    send_all(proxied, path.parent, "p", hashed)
+
+    assert (sent_parts(proxy), proxied.head("p/w").sha256) == ([1, 2, 3, 4], digest_of(path))
+
+
+def test_a_file_that_has_grown_since_it_was_hashed_is_told(store, blob):
+    path = blob("w", 3 * PART)
+    hashed = hashed_below(path.parent)
+    with path.open("ab") as file:
+        file.write(b"x")
+
+    with pytest.raises(RefusedError, match="its content is not what was announced"):
+        send_all(store, path.parent, "p", hashed)
 
 
 def test_a_check_that_fails_ends_the_sending(store, blob):
