@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from charts.manifest import COMPONENT, NAME, PART_OF, labels, wave
+from charts.manifest import COMPONENT, IGNORED_HEALTH, NAME, PART_OF, labels, wave
 from tandem.spec import names
 
 WAVE = 3  # with the servers: a sync that waited for a suspended object would wait for ever
@@ -56,7 +56,8 @@ def cron_job(work: Work) -> Spec:
             "namespace": work.namespace,
             "labels": labels(work.name, work.component),
             "annotations": {
-                **wave(WAVE), **work.said, "tandem/start": names.start_command(work.namespace, work.name),
+                **wave(WAVE), **IGNORED_HEALTH, **work.said,
+                "tandem/start": names.start_command(work.namespace, work.name),
             },
         },
         "spec": {

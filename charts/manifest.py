@@ -15,6 +15,9 @@ COMPONENT = "app.kubernetes.io/component"
 NAME = "app.kubernetes.io/name"
 SYNC_WAVE = "argocd.argoproj.io/sync-wave"
 
+# what waits for a person or for a node is no fault of a sync
+IGNORED_HEALTH = {"argocd.argoproj.io/ignore-healthcheck": "true"}
+
 HEAD = frozenset({"apiVersion", "kind", "metadata"})
 
 

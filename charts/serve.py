@@ -11,7 +11,7 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from charts.manifest import COMPONENT, NAME, PART_OF, labels, manifest, wave
+from charts.manifest import COMPONENT, IGNORED_HEALTH, NAME, PART_OF, labels, manifest, wave
 from charts.network import SERVER
 from charts.pod import ADMIT, SKIP_CREDENTIALS, pod
 from charts.pod import SERVER as CONTAINER
@@ -64,8 +64,7 @@ def _deployment(experiment: Experiment, variant: Variant, template: dict[str, An
             "name": variant.name,
             "namespace": names.namespace(experiment),
             "labels": labels(variant.name, SERVER) | speculation_labels(variant),
-            # a pending pod is what a parked server looks like, not a fault of the sync
-            "annotations": wave(WAVE) | {"argocd.argoproj.io/ignore-healthcheck": "true"},
+            "annotations": wave(WAVE) | IGNORED_HEALTH,
         },
         "spec": {
             # a rolling update deadlocks: the new pod waits for the devices that the old one holds

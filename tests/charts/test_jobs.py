@@ -32,6 +32,11 @@ def test_nothing_starts_by_itself(body: Object) -> None:
 
 
 @each_job
+def test_argo_cd_does_not_judge_what_waits_for_a_person(body: Object) -> None:
+    assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
+
+
+@each_job
 def test_the_schedule_is_a_day_that_never_comes(body: Object) -> None:
     minute, hour, day, month, weekday = body["spec"]["schedule"].split()
 

@@ -57,6 +57,12 @@ def test_a_volume_can_only_be_read(environment: str, experiment: str) -> None:
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_a_volume_is_read_by_the_runtime_as_root_and_by_the_tools_as_nobody(environment: str, experiment: str) -> None:
+    """A mount belongs to its Mountpoint pod's user; other users are let in by this option alone."""
+    assert all("allow-other" in volume["spec"]["mountOptions"] for volume in volumes(environment, experiment).values())
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_volume_is_mounted_by_the_role_of_the_pod(environment: str, experiment: str) -> None:
     attributes = [volume["spec"]["csi"]["volumeAttributes"] for volume in volumes(environment, experiment).values()]
 

@@ -83,3 +83,27 @@ def test_a_name_that_the_file_gives_is_not_offered_as_a_key() -> None:
     (fault,) = faults(gaurd={})
 
     assert "name" not in fault.allowed.split(", ")
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://hub.acme.dev", "https://hub.acme.dev/", "https://me:secret@hub.acme.dev", "https://hub.acme.dev?x=1",
+        "https://HUB.acme.dev", "hub.acme.dev", "https://hub.acme.dev/a/../b c",
+    ],
+)  # fmt: skip
+def test_a_hub_is_an_https_address_without_credentials(endpoint: str) -> None:
+    assert [fault.path for fault in faults(hub={"endpoint": endpoint})] == ["hub.endpoint"]
+
+
+@pytest.mark.parametrize(
+    "endpoint", ["https://hub.acme.dev", "https://hub.acme.dev:8443/api/models-v1", "https://10.0.0.7"]
+)
+def test_a_hub_may_have_port_and_path(endpoint: str) -> None:
+    assert faults(hub={"endpoint": endpoint}) == ()
+
+
+@pytest.mark.parametrize("name", ["", "tandem hub", "tandem/*", "tandem/hub-??????", "a" * 513, "t\u00f6ken"])
+def test_a_secrets_name_admits_no_other_secret(name: str) -> None:
+    """It stands in an ARN of an IAM policy, where * and ? would match."""
+    assert [fault.path for fault in faults(hub={"token_secret": name})] == ["hub.token_secret"]
