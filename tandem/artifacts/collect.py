@@ -19,7 +19,7 @@ from botocore.exceptions import ClientError
 
 from tandem.artifacts.contents import Begun, StoredSet, contents, look, prefix_of
 from tandem.artifacts.explain import of_variable
-from tandem.artifacts.fault import ArtifactError, RefusedError
+from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
 from tandem.artifacts.lease import HeldError, take
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import NewerSchemaError
@@ -71,6 +71,12 @@ class Kept:
 
     found: StoredSet
     why: str
+
+    @property
+    def fault(self) -> WorldError | None:
+        """Return what S3 did not give of it, which the rights of the caller may be the cause of."""
+        faults = (self.found.fault, self.found.lease_fault)
+        return next((fault for fault in faults if isinstance(fault, WorldError)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +131,7 @@ def spared(found: StoredSet) -> str:
         return f"being written: {found.lease.holder} holds it until {found.lease.until:%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(found.fault, NewerSchemaError):
         return f"{found.fault.what}: collect with that release"
-    if found.fault is not None and not isinstance(found.fault, RefusedError):
+    if isinstance(found.fault, WorldError):
         return f"its manifest cannot be read: {found.fault.what}"
     return ""
 
@@ -295,6 +301,7 @@ def run(options: argparse.Namespace) -> int:
     planned = plan(contents(store, with_uploads=True), used, cutoff)
     for kept in planned.kept:
         say("kept", prefix=kept.found.prefix, why=kept.why, size=kept.found.size)
+    unread = next((kept.fault for kept in planned.kept if kept.fault), None)
     if options.delete:
         for removal, outcome in carry_out(store, planned, used, cutoff):
             say(outcome, prefix=removal.found.prefix, what=removal.what, size=removal.size)
@@ -302,4 +309,6 @@ def run(options: argparse.Namespace) -> int:
         for removal in planned.removals:
             say("would delete", prefix=removal.found.prefix, what=removal.what, size=removal.size)
     say("collected" if options.delete else "dry run", size=planned.size, versions_kept=keeps_versions(store))
+    if unread is not None:
+        raise unread
     return 0

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.log import say
 from tandem.spec.artifact_key import ArtifactKey, differences
 
@@ -89,15 +89,23 @@ def resolve(word: str, known: Iterable[Side], stored: Callable[[], Iterable[Side
 
     Raises:
         RefusedError: the word means nothing or several things; the nearest names are in it.
+        WorldError: the bucket did not give what the word may mean.
     """
     first = list(known)
     if Path(word).exists() and not any(word in (side.name, *side.words) for side in first):
         return on_disk(Path(word))
     if found := _meant(word, first):
         return found
-    everywhere = [*first, *stored()]
+    everywhere, fault = first, None
+    try:
+        for side in stored():
+            everywhere.append(side)
+    except WorldError as error:  # what was read before may be enough
+        fault = error
     if found := _meant(word, everywhere):
         return found
+    if fault is not None:
+        raise fault
     names = [*dict.fromkeys(name for side in everywhere for name in (*side.words, side.name))]
     close = difflib.get_close_matches(word, names, n=NEAREST, cutoff=0.3) or names[:NEAREST]
     raise RefusedError(
@@ -213,10 +221,18 @@ def _stored(bucket: str) -> Iterator[Side]:
 
 
 def stored_sides(stored: Iterable[StoredSet], url: str) -> Iterator[Side]:
-    """Yield the key of every stored artifact whose manifest can be read."""
-    for found in stored:
+    """Yield the key of every stored artifact whose manifest can be read.
+
+    Raises:
+        WorldError: at the end, where S3 did not give one of them.
+    """
+    all_ = list(stored)
+    for found in all_:
         if found.kind == "artifact" and found.manifest is not None:
             yield Side(name=found.name, fields=found.manifest.fields, where=f"{url}{found.manifest_key}")
+    for found in all_:
+        if isinstance(found.fault, WorldError):
+            raise found.fault
 
 
 def _meant(word: str, sides: Iterable[Side]) -> Side | None:

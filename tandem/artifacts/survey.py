@@ -13,15 +13,15 @@ from typing import Literal
 
 from tandem.artifacts.contents import StoredSet
 from tandem.artifacts.explain import Differences, Side, nearest, reasons
+from tandem.artifacts.fault import WorldError
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.needs import Need
 from tandem.spec.artifact_key import differences
 
-State = Literal["present", "missing", "partial", "damaged", "newer", "stale", "not ours"]
+State = Literal["present", "missing", "partial", "damaged", "unread", "newer", "stale", "not ours"]
 
-WANTING: frozenset[State] = frozenset(
-    {"missing", "partial", "damaged", "newer"}
-)  # of what is needed: nothing can be served
+# of what is needed: nothing can be served
+WANTING: frozenset[State] = frozenset({"missing", "partial", "damaged", "unread", "newer"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,8 @@ class Row:
 
     Args:
         kind, name, prefix: as of the need or of the stored set.
-        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `newer` has one of a newer release.
+        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `newer` has one of a newer release,
+            `unread` one that S3 did not give.
         used_by: who needs it; empty for nobody.
         size: bytes stored, 0 for nothing.
         written: when something of it was last written, None for nothing stored.
@@ -85,8 +86,9 @@ def _needed(need: Need, found: StoredSet | None) -> Row:
 
 def _unwhole(found: StoredSet) -> tuple[State | None, tuple[str, ...]]:
     """Return what a set is that is not whole, and why; None for a whole one."""
-    if isinstance(found.fault, NewerSchemaError):
-        return "newer", (found.fault.what, found.fault.change)
+    if isinstance(found.fault, NewerSchemaError | WorldError):
+        state: State = "newer" if isinstance(found.fault, NewerSchemaError) else "unread"
+        return state, (found.fault.what, found.fault.change)
     if found.damage:
         return "damaged", (found.damage,)
     return (None, ()) if found.manifest is not None else ("partial", (held(found),))
@@ -95,7 +97,7 @@ def _unwhole(found: StoredSet) -> tuple[State | None, tuple[str, ...]]:
 def _row(need: Need, found: StoredSet | None, state: State, why: tuple[str, ...] = ()) -> Row:
     return Row(
         kind=need.kind, name=need.name, prefix=need.prefix, state=state, used_by=need.used_by, why=why,
-        command="" if state in {"present", "newer"} else need.command,
+        command="" if state in {"present", "newer", "unread"} else need.command,
         size=found.size if found else 0, written=found.written if found else None,
         being_made=bool(found and found.lease and found.lease.held),
     )  # fmt: skip

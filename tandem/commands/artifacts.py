@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tandem.artifacts.explain import Side, key_name, lines, plain, resolve, stored_sides
-from tandem.artifacts.fault import ArtifactError, RefusedError
+from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
 from tandem.commands import artifacts_report as report
 from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
@@ -101,11 +101,16 @@ def _list(of: Scene, options: argparse.Namespace) -> Exit:
     from tandem.artifacts.survey import survey  # noqa: PLC0415
 
     store = _open(of)
-    listing = report.Listing(scene=of, rows=survey(of.needed, contents(store)), now=store.now())
+    stored = contents(store)
+    listing = report.Listing(scene=of, rows=survey(of.needed, stored), now=store.now())
     if options.json:
         print_json(report.listing_plain(listing))
     else:
         _print(report.listing_lines(listing))
+    unread = next((found.fault for found in stored if isinstance(found.fault, WorldError)), None)
+    if unread is not None:
+        report.told(unread)
+        return Exit.WORLD_FAILED
     return Exit.STALE if options.strict and any(row.wanting for row in listing.rows) else Exit.DONE
 
 
@@ -156,6 +161,10 @@ def _collect(of: Scene, options: argparse.Namespace) -> Exit:
         print_json(report.collected_plain(told, done, freed, delete=options.delete))
     else:
         _print(report.end_lines(told, freed, delete=options.delete))
+    unread = next((kept.fault for kept in planned.kept if kept.fault), None)
+    if unread is not None:
+        report.told(unread)
+        return Exit.WORLD_FAILED
     return Exit.DONE
 
 

@@ -50,6 +50,11 @@ def failed(error: ArtifactError, *, as_json: bool) -> None:
         print_json({"error": {"what": error.what, "where": error.where, "change": error.change},
                     "exit_code": error.code})  # fmt: skip
         return
+    told(error)
+
+
+def told(error: ArtifactError) -> None:
+    """Print a fault on standard error, beside whatever else was found."""
     where = f"{error.where}: " if error.where else ""
     print(f"error: {where}{error.what}\n  change   {error.change}", file=sys.stderr)
 

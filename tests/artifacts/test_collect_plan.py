@@ -103,6 +103,13 @@ def test_a_manifest_that_cannot_be_read_goes_only_when_nobody_could_read_it(faul
     assert bool(decided(found).removals) is goes
 
 
+def test_what_s3_did_not_give_is_told_with_the_fault() -> None:
+    denied = WorldError("denied", change="x")
+    found = replace(made_up(KEY, "run/a", folder="run"), manifest=None, fault=denied)
+
+    assert [each.fault for each in decided(found, made_up(MODEL, "a", days=1)).kept] == [denied, None]
+
+
 def test_a_lease_that_cannot_be_read_keeps_the_set() -> None:
     found = made_up(KEY, "run/a", folder="run", lease_fault=RefusedError("no lease", change="x"))
 

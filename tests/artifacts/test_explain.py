@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.explain import Side, key_name, lines, nearest, on_disk, reasons, resolve, spelt
-from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.manifest import NAME, File, Manifest
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.catalogue import catalogue
@@ -105,6 +106,16 @@ def test_the_bucket_is_asked_for_anything_else(key: ArtifactKey) -> None:
     other = replace(key, max_num_seqs=99)
 
     assert resolve(other.digest, [side(key)], lambda: [side(other)]).name == other.name
+
+
+def test_what_the_bucket_gave_is_enough_where_it_holds_the_word(key: ArtifactKey) -> None:
+    def stored() -> Iterator[Side]:
+        yield side(key)
+        raise WorldError("denied", change="x")
+
+    assert resolve(key.digest, [], stored).name == key.name
+    with pytest.raises(WorldError, match="denied"):
+        resolve("0000", [], stored)
 
 
 def test_a_start_of_several_keys_is_refused_with_their_names(key: ArtifactKey) -> None:

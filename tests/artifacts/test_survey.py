@@ -9,7 +9,7 @@ from compiled import KEY
 from stored_sets import MODEL, held_by, made_up, manifest_of
 
 from tandem.artifacts.contents import StoredSet
-from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.lease import Tenure
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.needs import Need
@@ -82,6 +82,14 @@ def test_a_manifest_of_a_newer_release_is_no_damage_to_repair() -> None:
     found = row(replace(artifact(), manifest=None, fault=NewerSchemaError("schema 2", change="use that release")))
 
     assert (found.state, found.command, found.wanting) == ("newer", "", True)
+
+
+def test_a_manifest_that_s3_does_not_give_is_no_damage_to_repair() -> None:
+    found = row(replace(artifact(), manifest=None, fault=WorldError("S3 denies GetObject", change="allow it")))
+
+    assert (found.state, found.why, found.command, found.wanting) == (
+        "unread", ("S3 denies GetObject", "allow it"), "", True,
+    )  # fmt: skip
 
 
 def test_a_manifest_that_cannot_be_read_is_damage() -> None:

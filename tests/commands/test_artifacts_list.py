@@ -184,6 +184,20 @@ def test_every_line_but_commands_and_addresses_fits_a_screen(run: Run, mine: Pat
     assert [line for line in wide if not line.startswith(("  kubectl", "  aws s3 rm"))] == []
 
 
+def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
+    mine: Path, proxied: Store, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store_needs(proxied, needed(mine))
+    proxy.use(Rule(operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED))
+
+    code = main(["artifacts", "list", "--env", ENV, *folders(mine)])
+
+    out, err = capsys.readouterr()
+    assert (code, "unread" in out, "3 of the 4" in out, "aws s3 rm" in out, "s3:GetObject" in err) == (
+        3, True, True, False, True,
+    )  # fmt: skip
+
+
 def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(
     mine: Path, proxied: Store, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
 ) -> None:
