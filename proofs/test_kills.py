@@ -54,20 +54,21 @@ def stage(tmp_path):
 def test_killed_at_random_moments_the_end_is_the_same_bytes(name, request, endpoint, proxy, chance, report, tmp_path):
     bench = Bench(endpoint=endpoint, proxy=proxy, command=request.getfixturevalue(name), home=tmp_path)
     bench.undisturbed()
-    kills, trials, looked_whole = 0, 0, 0
+    kills, trials, looks, broken, twice = 0, 0, 0, 0, 0
     while kills < KILLS:
         trial = bench.killed(chance)
         said = f"after {', '.join(trial.moments)}: "
         assert trial.code == 0, said + trial.said
         assert difference(trial.state, bench.expected) == "", said
         assert (trial.uploads, trial.sent_twice, trial.broken_promises) == ([], [], []), said
-        kills, trials, looked_whole = kills + trial.killed, trials + 1, looked_whole + trial.looks
+        kills, trials, looks = kills + trial.killed, trials + 1, looks + trial.looks
+        broken, twice = broken + len(trial.broken_promises), twice + len(trial.sent_twice)
         endpoint.client("s3").delete_objects(
             Bucket=trial.bucket, Delete={"Objects": [{"Key": key} for key in trial.state]}
         )
 
     report(
         kills_of_a_running_process=kills, runs_to_an_end=trials, requests_of_an_undisturbed_run=bench.requests,
-        bytes_in_the_end=sum(len(body) for body, *_ in bench.expected.values()), looks_of_the_reader=looked_whole,
-        manifests_seen_with_a_file_not_whole=0, finished_parts_or_files_sent_twice=0,
+        bytes_in_the_end=sum(len(body) for body, *_ in bench.expected.values()), looks_of_the_reader=looks,
+        files_not_whole_below_a_manifest=broken, finished_parts_or_files_sent_twice=twice,
     )  # fmt: skip
