@@ -8,7 +8,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
 
-.PHONY: help setup demo test check render deploy-local docs lint bench clean
+.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ test: setup ## style, types and every test
 	$(BIN)/mypy
 	$(BIN)/pytest -n 2 --dist loadgroup
 
+proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
+	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider proofs
+
 lint: setup ## style, format and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
@@ -65,5 +68,8 @@ docs: setup ## write the generated references
 bench: setup ## measure synthesis, check and render; figures in docs/performance.md
 	$(BIN)/python benchmarks/measure.py
 
+bench-artifacts: setup ## measure uploads and downloads against the AWS CLI; needs 16 GB of disk, ten minutes
+	$(BIN)/python benchmarks/artifacts.py
+
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-tools node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-tools node_modules cdk.out build
