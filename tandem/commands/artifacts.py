@@ -151,7 +151,7 @@ def _collect(of: Scene, options: argparse.Namespace) -> Exit:
     if not options.json:
         _print(report.plan_lines(told, delete=options.delete))
     done = []
-    with contextlib.redirect_stdout(sys.stderr):  # the log lines of whoever waits for a lease
+    with contextlib.redirect_stdout(report.Progress()):  # of whoever waits for a lease
         for removal, outcome in carry_out(store, planned, used, told.cutoff) if options.delete else ():
             done.append((removal, outcome))
             if not options.json:
@@ -218,7 +218,7 @@ def _adopt(of: Scene, options: argparse.Namespace) -> Exit:
     key = _key_of(of, options.variant)
     from tandem.artifacts.adopt import adopt  # noqa: PLC0415 - boto3
 
-    with contextlib.redirect_stdout(sys.stderr):  # the log lines of the upload
+    with contextlib.redirect_stdout(report.Progress()):  # of the upload
         done = adopt(_open(of), options.folder, key)
     if options.json:
         print_json(report.adopted_plain(done, of))

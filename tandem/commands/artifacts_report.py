@@ -6,6 +6,8 @@ stands on a line of its own.
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 import textwrap
 from collections.abc import Iterable, Iterator
@@ -56,7 +58,7 @@ def failed(error: ArtifactError, *, as_json: bool) -> None:
 def told(error: ArtifactError) -> None:
     """Print a fault on standard error, beside whatever else was found."""
     where = f"{error.where}: " if error.where else ""
-    print(f"error: {where}{error.what}\n  change   {error.change}", file=sys.stderr)
+    print(f"error: {where}{error.what.rstrip()}\n  change   {error.change}", file=sys.stderr)
 
 
 def listing_lines(listing: Listing) -> Iterator[str]:
@@ -95,6 +97,26 @@ def listing_plain(listing: Listing) -> dict[str, Any]:
         "usd_per_month": _usd(size, scene),
         "rows": [_plain_row(row, listing) for row in listing.rows],
     }
+
+
+class Progress(io.TextIOBase):
+    """Takes the log lines that pods write, and tells them on standard error in short."""
+
+    def write(self, text: str) -> int:
+        """Tell the lines of `text`."""
+        for line in text.splitlines():
+            print(_short(line), file=sys.stderr, flush=True)
+        return len(text)
+
+
+def _short(line: str) -> str:
+    try:
+        said = json.loads(line)
+        size = f", {_gib(said['size'])}" if "size" in said else ""
+        holder = f", held by {said['holder']} until {said.get('until')}" if "holder" in said else ""
+        return f"{said['event']}: {said.get('object', said.get('file', ''))}{size}{holder}"
+    except (ValueError, KeyError, TypeError):
+        return line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

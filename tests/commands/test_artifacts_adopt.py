@@ -63,6 +63,13 @@ def test_json_is_one_document_though_the_upload_logs(run: Run, need: Need) -> No
     assert (told["taken"], told["name"], told["made"]["where"]) == (True, need.name, "elsewhere")
 
 
+def test_each_file_that_is_sent_is_told_on_standard_error(run: Run, need: Need, bucket: str) -> None:
+    _, out, err = run()
+
+    sent = [line for line in err.splitlines() if line.startswith(f"sent: s3://{bucket}/{need.prefix}/adopted-")]
+    assert (len(sent), any("/neuron_config.json, " in line for line in sent), "sent:" in out) == (34, True, False)
+
+
 def test_what_is_there_is_left_alone_and_said(run: Run, need: Need, store: Store) -> None:
     put_set(store, need.prefix, "run", need.fields)
     before = keys(store)
