@@ -28,7 +28,7 @@ from tandem.artifacts.files import PIECE, digest_of
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File, inside
 from tandem.artifacts.parts import PART
-from tandem.artifacts.store import Store, each
+from tandem.artifacts.store import HaltedError, Store, each
 from tandem.artifacts.store_fault import Asked, fault_of, reason
 
 FILES_AT_ONCE = 4
@@ -96,7 +96,7 @@ def receive_all(store: Store, prefix: str, folder: Path, files: Sequence[File]) 
     def act(file: File) -> None:
         receive(store, f"{prefix}/{file.path}", folder / file.path, file.size, file.sha256)
 
-    each(FILES_AT_ONCE, act, sorted(files, key=lambda file: -file.size))
+    each(store, FILES_AT_ONCE, act, sorted(files, key=lambda file: -file.size))
 
 
 @contextlib.contextmanager
@@ -232,6 +232,8 @@ class _Receiving:
         try:
             for offset in range(0, self.size, RANGE):
                 ahead.acquire()
+                if self.store.halted.is_set():
+                    raise HaltedError
                 ranges.append(self.store.pool.submit(self._range, offset, min(RANGE, self.size - offset)))
                 ranges[-1].add_done_callback(lambda _: ahead.release())
                 while hashed < len(ranges) and ranges[hashed].done():

@@ -27,7 +27,7 @@ from tandem.artifacts.files import PIECE, Hashed, unreadable
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File
 from tandem.artifacts.parts import LARGEST, Part, Span, part_size, parts_of
-from tandem.artifacts.store import Store, each
+from tandem.artifacts.store import HaltedError, Store, each
 from tandem.artifacts.store_fault import reason
 
 FILES_AT_ONCE = 4  # each reads and hashes one file; their parts share the store's threads
@@ -79,7 +79,9 @@ def send_all(
         key = f"{prefix}/{one.file.path}"
         _send(store, folder / one.file.path, key, one.file.sha256, begun.get(key, ()), one.parts)
 
-    each(FILES_AT_ONCE, act, sorted(hashed, key=lambda one: -one.file.size))  # the largest first: none is left alone
+    each(
+        store, FILES_AT_ONCE, act, sorted(hashed, key=lambda one: -one.file.size)
+    )  # the largest first: none is left alone
     _sweep(store, {f"{prefix}/{one.file.path}" for one in hashed}, f"{prefix}/")
 
 
@@ -344,7 +346,7 @@ class _Line:
     """Parts that wait for a thread of the store: a few at a time, so that they are sent while they are still cached."""
 
     def __init__(self, store: Store) -> None:
-        self._pool = store.pool
+        self._store, self._pool = store, store.pool
         self._room = threading.Semaphore(2 * store.concurrency)
         self._futures: dict[int, Future[str]] = {}
         self._failed: list[Future[str]] = []
@@ -354,8 +356,10 @@ class _Line:
         return len(self._futures)
 
     def add(self, number: int, act: Callable[..., str], *arguments: Any) -> None:
-        """Begin one more when there is room; raise what befell an earlier one."""
+        """Begin one more when there is room; raise what befell an earlier one, or another file."""
         self._room.acquire()
+        if self._store.halted.is_set():
+            raise HaltedError
         if self._failed:
             self._failed[0].result()
         self._futures[number] = self._pool.submit(act, *arguments)

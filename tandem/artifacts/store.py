@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -91,6 +92,7 @@ class Store:
 
     def __init__(self, bucket: str, client: Any, concurrency: int) -> None:
         self.bucket, self.client, self.concurrency = bucket, client, concurrency
+        self.halted = threading.Event()  # one of several files failed: the others need not go on
 
     @cached_property
     def pool(self) -> ThreadPoolExecutor:
@@ -135,7 +137,8 @@ class Store:
             try:
                 answer = self.client.get_object(Bucket=self.bucket, Key=key)
                 size = int(answer["ContentLength"])
-                body = answer["Body"].read() if size <= SMALL else b""
+                with contextlib.closing(answer["Body"]) as arriving:
+                    body = arriving.read() if size <= SMALL else b""
             except ClientError as error:
                 if reason(error) in GONE or (reason(error) in DENIED and self._absent(key)):
                     return None
@@ -294,14 +297,26 @@ def _client(concurrency: int) -> Any:
     )
 
 
-def each(count: int, act: Callable[[Any], None], items: Sequence[Any]) -> None:
-    """Call `act` for every item in `count` threads; at the first error nothing new begins, and it is raised."""
-    with ThreadPoolExecutor(count, thread_name_prefix="file") as pool:
-        futures = [pool.submit(act, item) for item in items]
-        try:
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for future in done:
-                future.result()
-        finally:
-            for future in futures:
-                future.cancel()
+class HaltedError(Exception):
+    """Another file failed, whose error is the one to tell."""
+
+
+def each(store: Store, count: int, act: Callable[[Any], None], items: Sequence[Any]) -> None:
+    """Call `act` for every item in `count` threads; at the first error the others halt, and it is raised.
+
+    Args:
+        store: the bucket whose `halted` the acts look at.
+        count: threads.
+        act: called for each item.
+        items: in the order in which they begin.
+    """
+    pool = ThreadPoolExecutor(count, thread_name_prefix="file")
+    futures = [pool.submit(act, item) for item in items]
+    try:
+        done, _ = wait(futures, return_when=FIRST_EXCEPTION)
+        for future in done:
+            future.result()
+    finally:
+        store.halted.set()
+        pool.shutdown(cancel_futures=True)
+        store.halted.clear()

@@ -9,8 +9,6 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from tandem.artifacts.asked import ARTIFACTS, MODELS, asked_key
@@ -19,7 +17,7 @@ from tandem.artifacts.inspect_local import inspect_local
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File, Manifest, inside, read_manifest
 from tandem.artifacts.receive import stream
-from tandem.artifacts.store import Store, open_store
+from tandem.artifacts.store import HaltedError, Store, each, open_store
 from tandem.artifacts.stored import files_prefix, manifest_key
 from tandem.spec.artifact_key import ArtifactKey
 
@@ -128,9 +126,13 @@ def differing(store: Store, prefix: str, manifest: Manifest) -> list[tuple[File,
         WorldError: S3 failed, so that nothing can be said.
     """
     below = files_prefix(prefix, manifest)
-    with ThreadPoolExecutor(store.concurrency) as pool:
-        faults = list(pool.map(partial(_fault, store, below), manifest.files))
-    return [(file, fault) for file, fault in zip(manifest.files, faults, strict=True) if fault]
+    faults: dict[str, ArtifactError | None] = {}
+
+    def judge(file: File) -> None:
+        faults[file.path] = _fault(store, below, file)
+
+    each(store, store.concurrency, judge, manifest.files)
+    return [(file, fault) for file in manifest.files if (fault := faults[file.path])]
 
 
 def _fault(store: Store, below: str, file: File) -> ArtifactError | None:
@@ -144,6 +146,8 @@ def _fault(store: Store, below: str, file: File) -> ArtifactError | None:
     try:
         for piece in stream(store, key, head.etag, 0, head.size) if head.size else ():
             digest.update(piece)
+            if store.halted.is_set():
+                raise HaltedError
     except StaleError as error:
         return error
     if digest.hexdigest() != file.sha256:

@@ -13,7 +13,7 @@ from tandem.artifacts.files import digest_of, files_below, hashed_below
 from tandem.artifacts.parts import MIB
 from tandem.artifacts.send import send, send_all
 from tandem.artifacts.store import open_store
-from tandem.twin.faults.rules import SLOW_DOWN, Drop, LoseAnswer, Rule, Status
+from tandem.twin.faults.rules import ACCESS_DENIED, SLOW_DOWN, Delay, Drop, LoseAnswer, Rule, Status
 
 pytestmark = pytest.mark.endpoint
 KEY = "models/o/n/r/weights.safetensors"
@@ -134,6 +134,27 @@ def test_of_several_uploads_the_fullest_is_taken_up_and_none_is_left(proxied, pr
     send(proxied, path, KEY, digest_of(path))
 
     assert (sent_parts(proxy), uploads(endpoint, bucket)) == ([4], [])
+
+
+def test_uploads_and_parts_are_found_on_every_page(proxied, proxy, endpoint, bucket, blob, monkeypatch):
+    monkeypatch.setattr("tandem.artifacts.store.PAGE", 1)
+    path = blob("w", 4 * PART)
+    for parts in (1, 3, 2):
+        begun(proxied, path, parts=parts, sha256=digest_of(path))
+    proxy.forget()
+    send(proxied, path, KEY, digest_of(path))
+
+    assert (sent_parts(proxy), uploads(endpoint, bucket)) == ([4], [])
+
+
+def test_the_failure_of_one_file_halts_the_others(proxied, proxy, blob):
+    folder = blob("large", 12 * PART).parent
+    blob("small", 10)
+    proxy.use(Rule(operation="PutObject", fault=ACCESS_DENIED), Rule(operation="UploadPart", fault=Delay(delay_s=0.2)))
+
+    with pytest.raises(WorldError, match="p/small: S3 denies PutObject"):
+        send_all(proxied, folder, "p", files_below(folder))
+    assert len(proxy.requests("UploadPart")) < 12
 
 
 def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, proxy, endpoint, bucket, blob):
