@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tandem.commands.inputs import Inputs, Selection, legal
 from tandem.commands.outcome import Exit, print_json, verdict
@@ -41,7 +41,7 @@ def _stacks(environment: Environment) -> list[str]:
     return [names.stack(environment, kind) for kind in names.stack_kinds(environment)]
 
 
-def _lines(inputs: Inputs, environment: Environment, folders: str) -> Iterator[str]:
+def _lines(inputs: Inputs, environment: Environment, folders: Mapping[str, str]) -> Iterator[str]:
     capacity, guard = environment.capacity, environment.guard
     yield f"\n{environment.name}: account {environment.account}, {environment.region}"
     yield f"  stacks      {', '.join(_stacks(environment))}"
@@ -82,14 +82,16 @@ def _about(inputs: Inputs, environment: Environment) -> list[Fault]:
     return [fault for fault in inputs.faults if fault.file in files]
 
 
-def _folders(chosen: Selection) -> str:
-    """Return the context by which the CDK finds files outside this repository; empty for its own."""
+def _folders(chosen: Selection) -> dict[str, str]:
+    """Return the folders of files outside this repository; none for its own."""
     named = {"environments": chosen.environments, "experiments": chosen.experiments}
-    return "".join(f" -c {key}={folder}" for key, folder in named.items() if str(folder) != key)
+    return {key: str(folder) for key, folder in named.items() if str(folder) != key}
 
 
-def next_commands(environment: Environment, folders: str = "") -> list[str]:
+def next_commands(environment: Environment, folders: Mapping[str, str]) -> list[str]:
     """Return the commands that bring this environment from files to servers, in order."""
+    context = "".join(f" -c {key}={folder}" for key, folder in folders.items())
+    options = "".join(f" --{key} {folder}" for key, folder in folders.items())
     target = f"aws://{environment.account}/{environment.region}"
     boundary = environment.bootstrap.permissions_boundary
     bootstrap = (
@@ -97,15 +99,15 @@ def next_commands(environment: Environment, folders: str = "") -> list[str]:
         f"--toolkit-stack-name CDKToolkit-{environment.bootstrap.qualifier}"
         + (f" --custom-permissions-boundary {boundary}" if boundary else "")
     )
-    stacks_of = f"'{environment.name}/*' -c env={environment.name}{folders}"
+    stacks_of = f"'{environment.name}/*' -c env={environment.name}{context}"
     commands = [bootstrap, f"npx cdk diff {stacks_of}", f"npx cdk deploy {stacks_of}"]
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: kubectl apply -k {folder}")
-    return commands
+    return [*commands, f"tandem artifacts list --env {environment.name}{options}"]  # and that prints what comes after
 
 
-def _plain(inputs: Inputs, environment: Environment, folders: str) -> dict[str, object]:
+def _plain(inputs: Inputs, environment: Environment, folders: Mapping[str, str]) -> dict[str, object]:
     capacity = environment.capacity
     return {
         "name": environment.name,

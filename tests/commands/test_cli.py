@@ -140,6 +140,15 @@ def test_show_tells_the_cdk_where_files_outside_the_repository_are(
     assert f"-c env=post-us-east-2 -c environments={specs}/environments" in capsys.readouterr().out
 
 
+def test_show_ends_with_the_command_that_says_what_to_stage_and_compile(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["show", "post-us-east-2", *folders(specs)])
+
+    last = capsys.readouterr().out.splitlines()[-1].split()
+    assert last == ["tandem", "artifacts", "list", "--env", "post-us-east-2", *folders(specs)]
+
+
 def test_show_bootstraps_with_the_declared_boundary(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spoil(specs, "  qualifier: tandem", "  qualifier: tandem\n  permissions_boundary: TeamBoundary")
 
