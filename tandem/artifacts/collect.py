@@ -234,7 +234,11 @@ def _abort(store: Store, upload: Begun) -> None:
 
 
 def _delete_lease(store: Store, key: str, holder: str) -> None:
-    """Delete the lease that we released, unless somebody has taken it since."""
+    """Delete the lease that we released, unless somebody has taken it since.
+
+    S3 holds the ETag against the object in general purpose buckets too (S3 user guide, "How to perform conditional
+    deletes", read on 2026-11-21); it takes s3:DeleteObject and s3:GetObject.
+    """
     stored = store.read(key)
     if stored is None or holder.encode() not in stored.body:
         return

@@ -280,3 +280,24 @@ def test_the_module_refuses_where_nothing_is_said_to_be_used(
 def test_the_module_refuses_days_that_are_none(run: Callable[..., object], days: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run("--used", "other", "--days", days)
+
+
+def test_a_lease_that_a_job_took_since_is_not_deleted(store: Store) -> None:
+    put_lease(store, KEY, held=True, holder="compile-1")
+
+    module._delete_lease(store, LEASE, "collect-1")
+
+    assert LEASE in keys(store)
+
+
+def test_a_lease_that_a_job_takes_in_that_very_moment_is_not_deleted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_lease(store, KEY, holder="collect-1")
+    seen = store.read(LEASE)
+    put_lease(store, KEY, held=True, holder="compile-1")
+    monkeypatch.setattr(Store, "read", lambda *_: seen)
+
+    module._delete_lease(store, LEASE, "collect-1")
+
+    assert LEASE in keys(store)
