@@ -68,7 +68,7 @@ def refusals() -> Iterator[str]:
 
 
 def test_every_refusal_of_the_documents_is_in_the_code() -> None:
-    code = " ".join(path.read_text() for path in (ROOT / "tandem" / "artifacts").glob("*.py"))
+    code = " ".join(path.read_text() for path in (ROOT / "tandem" / "artifacts").rglob("*.py"))
     joined = re.sub(r'"\s*\n\s*f?"', "", code)
     fields = {"num_speculative_tokens: artifact", ", deployment"}
 
