@@ -1,18 +1,21 @@
 """`python -m tandem.artifacts COMMAND`: parse, call, log.
 
-Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do.
+Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do; a process that
+is told to stop lets go of the lease it holds.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from typing import NoReturn
 
 from tandem.artifacts.fault import ArtifactError, RefusedError
-from tandem.artifacts.log import tell
+from tandem.artifacts.log import say, tell
 
 # command -> what it does; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
 COMMANDS = {
@@ -29,6 +32,12 @@ COMMANDS = {
 }
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
 INTERRUPTED = 130
+BY_SIGNAL = 128  # plus its number, as shells tell it
+AGAIN = "run the same command again: what was finished is kept"
+
+
+class ToldToStop(BaseException):
+    """The process got SIGTERM; no error, and nothing that handles errors may catch it."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -47,12 +56,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if "AWS_REGION" in os.environ:  # what pods are given, as everywhere on AWS; boto3 itself reads the other name only
         os.environ.setdefault("AWS_DEFAULT_REGION", os.environ["AWS_REGION"])
     try:
-        return int(module.run(options))
+        code = int(module.run(options))
+        sys.stdout.flush()
     except ArtifactError as error:
         tell(error)
         return error.code
     except KeyboardInterrupt:
         return INTERRUPTED
+    except ToldToStop:
+        code = BY_SIGNAL + signal.SIGTERM
+        say("told to stop (SIGTERM)", level="warning", change=AGAIN, exit_code=code)
+    except BrokenPipeError:  # whoever read the lines is gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BY_SIGNAL + signal.SIGPIPE
+    return code
+
+
+def _stop(number: int, _frame: object) -> NoReturn:
+    signal.signal(number, signal.SIG_IGN)  # once is enough: what is under way now lets go of what is held
+    raise ToldToStop
 
 
 def _overview() -> argparse.ArgumentParser:
@@ -64,4 +86,5 @@ def _overview() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _stop)  # a container's first process ignores a signal that it has no handler for
     sys.exit(main())

@@ -1,0 +1,72 @@
+"""How a process ends when its pod is told to stop, and when nobody reads what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from artifact_fixtures import ROOT
+from staging_inputs import COMMIT, MODEL, snapshot
+from stored_sets import put_set
+
+from tandem.artifacts.lease import tenure
+from tandem.twin.faults.rules import Delay, Rule
+
+pytestmark = pytest.mark.endpoint
+LEASE = f"models/{MODEL}/{COMMIT}/tandem-lease.json"
+
+
+@pytest.fixture
+def start(aws):
+    """Start `python -m tandem.artifacts ...`; what runs at the end is killed."""
+    started = []
+
+    def act(*arguments):
+        command = [sys.executable, "-m", "tandem.artifacts", *arguments]
+        environment = {"PATH": os.environ["PATH"], **aws}
+        started.append(subprocess.Popen(command, cwd=ROOT, env=environment, text=True, stdout=-1, stderr=-1))
+        return started[-1]
+
+    yield act
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def told_to_stop(start, proxied, proxy, tmp_path):
+    """A stage that got SIGTERM while it sent a file."""
+    proxy.use(Rule(operation="PutObject", path="*.safetensors", fault=Delay(delay_s=0.3)))
+    process = start("stage", "--bucket", proxied.bucket, "--model", MODEL, "--revision", COMMIT,
+                    "--from", str(snapshot(tmp_path / "snapshot", extras=False)))  # fmt: skip
+    until = time.monotonic() + 60
+    while not proxy.requests("HeadObject", "*.safetensors") and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, json.loads(out.splitlines()[-1]), err
+
+
+def test_a_process_that_is_told_to_stop_says_so_and_ends_as_the_signal_ends_one(told_to_stop):
+    code, last, error = told_to_stop
+
+    assert (code, last["event"], last["exit_code"], error) == (143, "told to stop (SIGTERM)", 143, "")
+
+
+def test_a_process_that_is_told_to_stop_lets_its_lease_go(told_to_stop, proxied):
+    assert told_to_stop[0] == 143
+    assert not tenure(proxied.read(LEASE), LEASE).held
+
+
+def test_a_reader_that_goes_away_leaves_no_traceback(start, store):
+    for number in range(3):
+        put_set(store, f"artifacts/tiny-{number:012}", "run")
+    process = start("list", "--bucket", store.bucket)
+    process.stdout.close()
+
+    assert (process.wait(60), process.stderr.read()) == (141, "")
