@@ -169,7 +169,7 @@ def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compil
     return {
         "name": COMPILER,
         "image": image,
-        "command": ["python", f"{names.WORK_MOUNT}/driver.py"],
+        "command": ["python", f"{names.WORK_MOUNT}/driver.pyz"],
         "args": [
             "--skip-if", f"{names.WORK_MOUNT}/present", "--outcome", f"{names.WORK_MOUNT}/outcome.json",
             "--output", names.ARTIFACT_FOLDER, "--cache", f"{names.WORK_MOUNT}/compiler-cache",

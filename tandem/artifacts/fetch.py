@@ -12,8 +12,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tandem.artifacts import driver
 from tandem.artifacts.asked import Snapshot, asked_holder, asked_key, asked_models
+from tandem.artifacts.driver_archive import NAME as DRIVER
+from tandem.artifacts.driver_archive import driver_archive
 from tandem.artifacts.fault import RefusedError, StaleError
 from tandem.artifacts.lease import HeldError, take
 from tandem.artifacts.log import say
@@ -25,7 +26,6 @@ from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_mani
 from tandem.spec.artifact_key import ArtifactKey, differences
 
 PRESENT = "present"  # in the work folder: the artifact is stored, nothing is to be done
-DRIVER = "driver.py"
 ROOM_FACTOR = 2  # the artifact of models of one byte, as tandem/spec/disk.py asks the node for
 ASK_S = 5.0
 OPEN_FOLDER, OPEN_FILE = 0o777, 0o666  # the runtime's container is another user
@@ -150,7 +150,7 @@ def _staged(store: Store, model: Snapshot) -> Manifest:
 def _copy_driver(work: Path) -> None:
     """Put the driver where the runtime's container finds it, whole or not at all."""
     fresh = work / f".{DRIVER}.new"
-    fresh.write_bytes(Path(driver.__file__).read_bytes())
+    fresh.write_bytes(driver_archive())
     fresh.chmod(0o644)
     fresh.replace(work / DRIVER)
 

@@ -5,20 +5,26 @@ from __future__ import annotations
 import ast
 import json
 import os
+import shutil
 import socket
 import stat
 import subprocess
 import sys
 import textwrap
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tandem.artifacts import driver
+from tandem.artifacts.driver.failure import KINDS, SIGNS, classify
+from tandem.artifacts.driver.lines import LINE_BYTES, Lines
+from tandem.artifacts.driver_archive import driver_archive
 
-DRIVER = Path(driver.__file__)
+FOLDER = Path(driver.__file__).parent
+ROOT = FOLDER.parents[2]
 INTERPRETER = getattr(sys, "_base_executable", sys.executable)
 
 
@@ -31,6 +37,8 @@ class Bench:
         self.outcome_file = folder / "work/outcome.json"
         self.memory_events = folder / "memory.events"
         self.program = folder / "program.py"
+        self.driver = folder / "driver.pyz"
+        self.driver.write_bytes(driver_archive())
 
     def says(self, code: str) -> None:
         """The program: `output`, `cache` and `attempt` (from 1) are there; it ends with 0 unless it says otherwise."""
@@ -46,8 +54,9 @@ class Bench:
 
     def command(self, *more: str, deadline_s: float = 60) -> list[str]:
         return [
-            INTERPRETER, "-I", "-S", str(DRIVER), "--outcome", str(self.outcome_file), "--output", str(self.output),
-            "--cache", str(self.cache), "--deadline-s", str(deadline_s), "--memory-events", str(self.memory_events),
+            INTERPRETER, "-I", "-S", str(self.driver),
+            "--outcome", str(self.outcome_file), "--output", str(self.output), "--cache", str(self.cache),
+            "--deadline-s", str(deadline_s), "--memory-events", str(self.memory_events),
             *more, "--", INTERPRETER, "-u", str(self.program),
         ]  # fmt: skip
 
@@ -103,37 +112,95 @@ def until(fact: Any, seconds: float = 20) -> None:
         time.sleep(0.02)
 
 
-def test_the_driver_imports_the_standard_library_alone() -> None:
+MODULES = sorted(FOLDER.glob("*.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_the_driver_imports_itself_and_the_standard_library_alone(path: Path) -> None:
     named = [
         name.name if isinstance(node, ast.Import) else str(node.module)
-        for node in ast.walk(ast.parse(DRIVER.read_text()))
+        for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Import | ast.ImportFrom)
         for name in node.names
     ]
 
-    assert {name.partition(".")[0] for name in named} <= sys.stdlib_module_names | {"__future__"}
+    others = [name for name in named if not name.startswith("tandem.artifacts.driver.")]
+    assert {name.partition(".")[0] for name in others} <= sys.stdlib_module_names | {"__future__"}
 
 
-def test_the_driver_runs_alone_in_an_interpreter_without_any_package(bench: Bench) -> None:
-    copy = bench.folder / "driver.py"
-    copy.write_bytes(DRIVER.read_bytes())
+def test_the_archive_compiles_in_an_interpreter_without_any_package(bench: Bench) -> None:
+    bench.says(WRITE)
 
-    said = subprocess.run([INTERPRETER, "-I", "-S", str(copy), "--help"], capture_output=True, text=True, check=True)
+    run = subprocess.run(bench.command(), cwd="/", capture_output=True, text=True, check=False, env={})
 
-    assert "--until-healthy" in said.stdout
+    assert (run.returncode, run.stderr, bench.outcome["result"]) == (0, "", "compiled")
+
+
+def test_the_archive_is_the_driver_and_beside_it_only_what_starts_it(bench: Bench) -> None:
+    with zipfile.ZipFile(bench.driver) as archive:
+        held = {name: archive.read(name) for name in archive.namelist()}
+
+    start = held.pop("__main__.py")
+    assert held == {
+        "tandem/__init__.py": b"", "tandem/artifacts/__init__.py": b"",
+        **{f"tandem/artifacts/driver/{path.name}": path.read_bytes() for path in MODULES},
+    }  # fmt: skip
+    assert b"sys.exit(main())" in start
+
+
+def test_the_archive_has_the_same_bytes_whenever_and_by_whomever_it_is_made(tmp_path: Path) -> None:
+    code = "import sys; from tandem.artifacts.driver_archive import driver_archive; sys.stdout.buffer.write("
+    code += "driver_archive())"
+    elsewhere = tmp_path / "tandem"
+    shutil.copytree(FOLDER.parent, elsewhere / "artifacts", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in elsewhere.rglob("*.py"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        path.chmod(0o600)
+
+    made = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"},
+                          capture_output=True, check=True).stdout  # fmt: skip
+
+    assert made == driver_archive()
+
+
+def test_the_archives_own_package_wins_over_one_of_the_image(bench: Bench) -> None:
+    stranger = bench.folder / "packages/tandem"
+    stranger.mkdir(parents=True)
+    (stranger / "__init__.py").write_text("raise SystemExit('the tandem of somebody else')")
+    bench.says(WRITE)
+    interpreter, _, _, *rest = bench.command()
+
+    run = subprocess.run([interpreter, *rest], cwd=stranger.parent, capture_output=True, text=True, check=False,
+                         env={"PYTHONPATH": str(stranger.parent)})  # fmt: skip
+
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_the_program_inherits_nothing_of_the_driver(bench: Bench) -> None:
+    bench.says("import json; (folder / 'seen').write_text(json.dumps([dict(os.environ), sys.path]))\n" + WRITE)
+    plain = subprocess.run(
+        [INTERPRETER, "-u", str(bench.program)], env={"GIVEN": "1"}, capture_output=True, check=False
+    ).returncode
+    alone = (bench.folder / "seen").read_text()
+
+    run = subprocess.run(bench.command(), env={"GIVEN": "1"}, capture_output=True, check=False)
+
+    assert (plain != 0, run.returncode) == (True, 0)  # alone it has no folder to write to
+    assert (bench.folder / "seen").read_text() == alone
 
 
 def test_the_command_compile_is_the_driver(bench: Bench) -> None:
     bench.says(WRITE)
-    command = [sys.executable, "-m", "tandem.artifacts", "compile", *bench.command()[4:]]
+    started = [sys.executable, "-m", "tandem.artifacts", "compile", *bench.command()[4:]]
 
-    run = subprocess.run(command, cwd=DRIVER.parents[2], capture_output=True, text=True, check=False)
+    run = subprocess.run(started, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert (run.returncode, bench.outcome["result"]) == (0, "compiled")
 
 
-def test_the_driver_is_written_for_python_3_11_and_later() -> None:
-    ast.parse(DRIVER.read_text(), feature_version=(3, 11))
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.name)
+def test_the_driver_is_written_for_python_3_11_and_later(path: Path) -> None:
+    ast.parse(path.read_text(), feature_version=(3, 11))
 
 
 def test_a_program_that_ends_well_and_leaves_files_has_compiled(bench: Bench) -> None:
@@ -244,7 +311,7 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench: Bench, kind: str) ->
     tries = TRIES.get(kind, 1)
     assert (bench.tries, bench.classes) == (tries, [kind] * tries)
     assert (run.returncode, last(run.stdout)["level"]) == (2 if kind == "bad arguments" else 3, "error")
-    assert last(run.stdout)["change"] == driver.KINDS[kind].change
+    assert last(run.stdout)["change"] == KINDS[kind].change
 
 
 @pytest.mark.parametrize(
@@ -267,14 +334,14 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench: Bench, kind: str) ->
     ],
 )
 def test_the_signs_are_read_from_lines_as_programs_print_them(line: str, kind: str) -> None:
-    lines = driver.Lines()
+    lines = Lines()
     lines._read(line.encode())
 
-    assert driver.classify(lines, 1, oom_kills=0, free=1 << 40)[0].name == kind
+    assert classify(lines.found, lines.tail[-1], 1, oom_kills=0, free=1 << 40)[0].name == kind
 
 
 def test_every_sign_has_a_source() -> None:
-    assert all(sign.source and driver.KINDS[sign.kind.name] is sign.kind for sign in driver.SIGNS)
+    assert all(sign.source and KINDS[sign.kind.name] is sign.kind for sign in SIGNS)
 
 
 def test_a_transient_failure_begins_again_from_clean_folders(bench: Bench) -> None:
@@ -405,6 +472,89 @@ def test_the_deadline_counts_over_restarts(bench: Bench) -> None:
     assert (run.returncode, bench.tries, last(run.stdout)["event"]) == (3, 1, "not compiled: deadline")
 
 
+GIVEN_UP = {
+    "out of memory": "os.kill(os.getpid(), signal.SIGKILL)",
+    "compiler error": "print('[NCC_ITEN404] no'); sys.exit(70)",
+    "unknown": "print('something nobody has seen'); sys.exit(1)",
+    "bad arguments": "print('x: error: unrecognized arguments: --y'); sys.exit(2)",
+    "deadline": "time.sleep(60)",
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN_UP)
+def test_deferred_a_compile_that_is_given_up_ends_well_and_its_outcome_says_what_failed(
+    bench: Bench, kind: str
+) -> None:
+    bench.says(GIVEN_UP[kind])
+
+    runs = [bench.run("--defer", deadline_s=2 if kind == "deadline" else 60) for _ in range(2)]
+
+    outcome = driver.read_outcome(bench.outcome_file)
+    assert outcome is not None
+    assert [run.returncode for run in runs] == [0, 0]
+    assert outcome.failure is not None
+    assert (outcome.failure["event"], outcome.failure["exit_code"]) == (f"not compiled: {kind}", KINDS[kind].code)
+    for run in runs:
+        assert last(run.stdout).items() >= outcome.failure.items()
+    assert bench.tries == (2 if kind == "unknown" else 1)
+
+
+def test_deferred_a_driver_that_is_told_to_end_still_fails(bench: Bench) -> None:
+    bench.says("time.sleep(60)")
+    process = bench.start("--defer")
+    until(lambda: bench.tries == 1)
+    process.terminate()
+    process.communicate(timeout=30)
+
+    outcome = driver.read_outcome(bench.outcome_file)
+    assert outcome is not None
+    assert (process.returncode, outcome.failure) == (3, None)
+
+
+def test_deferred_a_driver_that_breaks_itself_still_fails(bench: Bench) -> None:
+    bench.says(WRITE)
+    bench.output.parent.mkdir()
+    bench.output.write_text("a file where a folder should be")
+
+    assert bench.run("--defer").returncode == 3
+
+
+def test_an_attempt_that_failed_and_may_be_repeated_is_not_given_up(bench: Bench) -> None:
+    bench.says("(folder / 'seen').write_bytes((folder / 'work/outcome.json').read_bytes())\n"
+               "time.sleep(60 if attempt == 2 else 0); print('in tp_barrier'); sys.exit(1)")  # fmt: skip
+    process = bench.start("--defer")
+    until(lambda: bench.tries == 2)
+    process.kill()
+    process.communicate()
+
+    outcome = driver.read_outcome(bench.outcome_file)
+    assert outcome is not None
+    assert (bench.classes, outcome.failure) == (["transient"], None)
+
+
+FULL = """
+import errno, os, sys
+from tandem.artifacts import driver
+write = driver.Outcome.write
+def full(outcome, path):
+    if any(path.parents[1].glob("artifact/current/*")):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    write(outcome, path)
+driver.Outcome.write = full
+sys.exit(driver.main())
+"""
+
+
+def test_a_disk_without_room_for_the_outcome_is_cleaned_and_named(bench: Bench) -> None:
+    bench.says(WRITE)
+
+    run = subprocess.run([sys.executable, "-c", FULL, *bench.command()[4:]], cwd=ROOT, capture_output=True, text=True,
+                         check=False)  # fmt: skip
+
+    assert (run.returncode, bench.classes) == (3, ["disk full"])
+    assert last(run.stdout)["event"] == "not compiled: disk full"
+
+
 def test_a_program_that_is_not_there_is_bad_input(bench: Bench) -> None:
     options = bench.command()[:-3]
 
@@ -443,7 +593,7 @@ def test_a_long_line_and_bytes_that_are_no_text_pass_through(bench: Bench) -> No
 
     assert process.returncode == 0
     assert b"\xff" + b"=" * 200_000 + b"\rend" in process.stdout
-    assert max(map(len, bench.outcome["tail"])) <= driver.LINE_BYTES
+    assert max(map(len, bench.outcome["tail"])) <= LINE_BYTES
 
 
 def test_what_only_its_owner_may_read_is_opened_to_others(bench: Bench) -> None:

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from made import key_of, staged
 
-from tandem.artifacts import driver, fetch, room
+from tandem.artifacts import fetch, room
 from tandem.artifacts.__main__ import main
+from tandem.artifacts.driver_archive import driver_archive
 from tandem.artifacts.files import files_below
 from tandem.artifacts.lease import take, tenure
 from tandem.artifacts.manifest import LEASE_NAME, NAME, Manifest
@@ -88,7 +89,7 @@ def test_models_come_to_disk_with_the_driver_and_the_lease_stays_held(job: Job) 
 
     for name, manifest in manifests.items():
         assert files_below(job.models / name.replace("@", "/")) == manifest.files
-    assert (job.work / "driver.py").read_bytes() == Path(driver.__file__).read_bytes()
+    assert (job.work / "driver.pyz").read_bytes() == driver_archive()
     held = job.store.read(job.lease)
     assert held is not None
     assert (tenure(held, "").holder, tenure(held, "").held) == ("compile-1", True)
@@ -99,7 +100,7 @@ def test_a_present_key_is_skipped_and_asks_for_no_model(job: Job) -> None:
 
     assert job.run() == 0
 
-    assert ((job.work / "present").exists(), (job.work / "driver.py").exists(), job.models.exists()) == (
+    assert ((job.work / "present").exists(), (job.work / "driver.pyz").exists(), job.models.exists()) == (
         True, True, False,
     )  # fmt: skip
     assert job.store.read(job.lease) is None

@@ -108,7 +108,7 @@ def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experim
     found = steps(pod(environment, experiment, name))["compile"]
     at = found["args"].index("--")
 
-    assert found["command"] == ["python", "/work/driver.py"]
+    assert found["command"] == ["python", "/work/driver.pyz"]
     assert tuple(found["args"][at + 1 :]) == how.command + how.arguments
     assert variables(found) == how.environment
 

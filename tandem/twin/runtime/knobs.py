@@ -17,7 +17,7 @@ from tandem.twin.runtime.programs import KNOB
 _LOST_PEER = """RuntimeError: neuronx-cc compilation failed with 70. Check compiler logs.
   File "vllm_neuron/parallel/neuron_parallel_state.py", line 1318, in tp_barrier
 RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.7]:22947"""
-# what a real log says (tandem/artifacts/driver.py has the sources), and the status that follows
+# what a real log says (tandem/artifacts/driver/failure.py has the sources), and the status that follows
 CRASHES = {
     "transient": (_LOST_PEER, 1),
     "oom": ("[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.", 70),

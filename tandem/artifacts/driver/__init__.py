@@ -1,0 +1,15 @@
+"""Runs the runtime's own compiler under one deadline, with retries by class of failure.
+
+Invariant: what it calls compiled came from one attempt that began from a clean output and ended well; a failure
+that would only come again is never tried twice, not even when the container is restarted, because one more try
+can cost hours of a machine.
+
+Of the standard library alone, for Python 3.11 to 3.14, and never of the rest of ours: `fetch` packs this package
+into one file (driver_archive.py), which runs in the runtime's container, whose image is not ours.
+"""
+
+from tandem.artifacts.driver.cache import Graph, graphs
+from tandem.artifacts.driver.command import add_arguments, main, run
+from tandem.artifacts.driver.outcome import Attempt, Outcome, read_outcome
+
+__all__ = ["Attempt", "Graph", "Outcome", "add_arguments", "graphs", "main", "read_outcome", "run"]

@@ -1,0 +1,15 @@
+"""Log lines as all programs of the artifacts write them: one JSON object a line."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import datetime, timezone
+from typing import Any
+
+
+def say(event: str, *, level: str = "info", **details: Any) -> None:
+    """Write one line."""
+    at = datetime.now(tz=timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 - one spelling for all versions
+    sys.stdout.write(json.dumps({"at": at, "level": level, "event": event, **details}, default=str) + "\n")
+    sys.stdout.flush()
