@@ -4,8 +4,9 @@ Invariant: a holder that cannot prove its lease stops; whoever takes over does s
 S3's own clock. "Released" is a state of the object, since no writer may delete.
 
 A lease keeps two writers from doing the same work; what makes their results safe is that manifests are written
-conditionally and last. Durations are measured here by a monotonic clock, times compared by S3's alone: the Date of
-its answer and the LastModified of the object, both to the second.
+conditionally and last. Durations are measured here by a clock that is never set and that runs on while the machine
+sleeps (a laptop that collects), times compared by S3's alone: the Date of its answer and the LastModified of the
+object, both to the second.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ SCHEMA_VERSION = 1
 ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder counts on
 RENEWALS = 3  # in the time that a lease lasts, so that two may fail
 POLL_S = 5.0
+LONGEST_S = 30 * 86_400.0
+CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux' monotonic clock stands still in sleep
 
 
 class HeldError(WorldError):
@@ -79,7 +82,7 @@ class Lease:
         self._store, self._key, self._ttl_s = store, key, ttl_s
         self._token, self._count = uuid.uuid4().hex, 0
         self._etag = ""
-        self._until = 0.0  # by the monotonic clock, counted from before the write was asked for
+        self._until = 0.0  # by CLOCK, counted from before the write was asked for
         self._lost = ""
         self._writing = threading.Lock()
         self._end = threading.Event()
@@ -91,7 +94,7 @@ class Lease:
         Raises:
             HeldError: it was taken over, or could not be renewed in time; nothing more may be written.
         """
-        if not self._lost and time.monotonic() >= self._until:
+        if not self._lost and time.clock_gettime(CLOCK) >= self._until:
             self._lost = f"it could not be renewed within {self._ttl_s:g} s"
         if self._lost:
             raise HeldError(
@@ -117,13 +120,24 @@ class Lease:
     def take(self, etag: str | None) -> bool:
         """Write ourselves into the object in the place of what has this ETag; whether it is ours."""
         self._count += 1
-        began = time.monotonic()
-        body = _body("held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{self._count}")
-        taken = self._store.write_if(self._key, body, etag)
+        began = time.clock_gettime(CLOCK)
+        taken = self._write(self._held(self._count), etag)
         if taken is None:
             return False
         self._etag, self._until = taken, began + self._ttl_s
         return True
+
+    def _write(self, body: bytes, etag: str | None) -> str | None:
+        """Write in the place of what has this ETag, or of our own write that was done though every try of it failed."""
+        written = self._store.write_if(self._key, body, etag)
+        if written is None:
+            there = self._store.read(self._key)
+            if there is not None and there.body in map(self._held, range(1, self._count + 1)):
+                written = self._store.write_if(self._key, body, there.etag)
+        return written
+
+    def _held(self, number: int) -> bytes:
+        return _body("held", self.holder, ttl_s=self._ttl_s, token=f"{self._token}-{number}")
 
     def start(self) -> None:
         """Begin to renew."""
@@ -136,7 +150,7 @@ class Lease:
         if not release or self._lost:
             return
         try:
-            self._store.write_if(self._key, _body("released", self.holder), self._etag)
+            self._write(_body("released", self.holder), self._etag)
         except ArtifactError as error:  # what was done is done, and the lease ends by itself
             say("lease not released", level="warning", object=self._store.url(self._key), reason=error.what)
 
@@ -169,9 +183,14 @@ def take(  # noqa: PLR0913 - who, what, how long and until when; each caller nam
         keep: leave it held at the end, for another process of the same holder; an error releases it all the same.
 
     Raises:
+        RefusedError: `ttl_s` is no time that a lease can last.
         HeldError: somebody else holds it; the message says who and until when.
         ArtifactError: S3 failed.
     """
+    if not 0 < ttl_s <= LONGEST_S:
+        raise RefusedError(
+            f"a lease lasts more than 0 and at most {LONGEST_S:g} seconds, not {ttl_s:g}", change="correct --lease-s"
+        )
     lease = _taken(store, key, holder, ttl_s, wait_s)
     lease.start()
     try:

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.lease import HeldError, let_go, take, tenure
 from tandem.artifacts.store import Stored
 from tandem.twin.faults.rules import Drop, LoseAnswer, Rule
@@ -241,3 +241,41 @@ def test_what_is_no_lease_is_refused(changes):
 def test_what_is_no_object_of_ours_is_refused(body):
     with pytest.raises(RefusedError, match="this is no lease"):
         tenure(Stored(body=body, etag="e", modified=AT, now=AT), "s3://b/k")
+
+
+@pytest.mark.endpoint
+def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxied, proxy):
+    with take(proxied, KEY, "job-a", 60, 0) as lease:
+        proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1), Rule(operation="PutObject", fault=Drop()))
+        with pytest.raises(WorldError, match="the connection ended"):
+            lease.confirm()
+        proxy.use()
+        lease.confirm()
+    assert state(proxied)["state"] == "released"
+
+
+@pytest.mark.endpoint
+def test_a_release_after_such_a_renewal_is_a_release(proxied, proxy):
+    with take(proxied, KEY, "job-a", 60, 0) as lease:
+        proxy.use(Rule(operation="PutObject", fault=LoseAnswer(), times=1), Rule(operation="PutObject", fault=Drop()))
+        with pytest.raises(WorldError):
+            lease.confirm()
+        proxy.use()
+    assert state(proxied)["state"] == "released"
+
+
+@pytest.mark.parametrize("ttl_s", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_lease_that_lasts_for_no_time_is_refused(ttl_s):
+    with pytest.raises(RefusedError, match="a lease lasts"), take(None, KEY, "job-a", ttl_s, 0):
+        pass
+
+
+@pytest.mark.endpoint
+def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeypatch):
+    awake, slept = time.monotonic, [0.0]
+    monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + slept[0])
+    with take(store, KEY, "laptop", 60, 0) as lease:
+        lease.check()
+        slept[0] = 61.0
+        with pytest.raises(HeldError, match="could not be renewed"):
+            lease.check()
