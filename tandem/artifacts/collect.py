@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from platform import node
@@ -20,10 +20,10 @@ from botocore.exceptions import ClientError
 from tandem.artifacts.contents import Begun, StoredSet, contents, look, prefix_of
 from tandem.artifacts.explain import of_variable
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
-from tandem.artifacts.lease import HeldError, take
+from tandem.artifacts.lease import HeldError, Lease, take
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import NewerSchemaError
-from tandem.artifacts.store import Listed, Store, open_store
+from tandem.artifacts.store import CONFLICT, DELETED_AT_ONCE, GONE, UNMET, Listed, Store, open_store
 from tandem.artifacts.store_fault import reason
 
 DAYS = 30
@@ -62,7 +62,8 @@ class Removal:
     @property
     def size(self) -> int:
         """Return the bytes of the objects that go; parts of broken uploads are not among them."""
-        return sum(listed.size for listed in self.found.objects if listed.key in self.keys)
+        keys = self.keys
+        return sum(listed.size for listed in self.found.objects if listed.key in keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,16 +160,16 @@ def remove(store: Store, removal: Removal, used: Collection[str], cutoff: dateti
 
     Raises:
         HeldError: somebody writes the set now.
-        ArtifactError: S3 failed; what is left is found by the next run.
+        ArtifactError: S3 failed, or the lease was lost in the middle; what is left is found by the next run.
     """
     prefix, holder = removal.found.prefix, f"{HOLDER}{node()}-{uuid.uuid4().hex[:8]}"
     wait = WAIT_S if removal.found.lease is not None and removal.found.lease.held else 0.0
     with take(store, removal.found.lease_key, holder, LEASE_S, wait) as lease:
         again = plan([look(store, prefix)], used, cutoff).removals
         removal_now = next((found for found in again if found.lease == removal.lease), None)
-        for stage in _stages(store, removal_now) if removal_now else ():
-            lease.check()
-            _delete(store, prefix, stage)
+        for batch in _batches(store, removal_now) if removal_now else ():
+            _require(lease)
+            _delete(store, prefix, batch)
     if removal_now is not None and removal_now.lease:
         _delete_lease(store, removal_now.found.lease_key, holder)
     return removal_now
@@ -209,17 +210,32 @@ def _dead_runs(found: StoredSet, cutoff: datetime) -> dict[str, datetime]:
     return {folder: at for folder, at in written.items() if folder not in {"", winner} and at < cutoff}
 
 
-def _stages(store: Store, removal: Removal) -> Iterator[list[str]]:
-    """Yield the keys to delete, stage by stage, and abort the uploads between."""
+def _batches(store: Store, removal: Removal) -> Iterator[Sequence[str]]:
+    """Yield the keys to delete, the manifest alone, files as many as S3 takes; abort the uploads between."""
     if removal.manifest:
         yield [removal.found.manifest_key]
     for upload in removal.uploads:
         _abort(store, upload)
-    if removal.files:
-        yield [listed.key for listed in removal.files]
+    keys = [listed.key for listed in removal.files]
+    yield from (keys[start : start + DELETED_AT_ONCE] for start in range(0, len(keys), DELETED_AT_ONCE))
 
 
-def _delete(store: Store, prefix: str, keys: list[str]) -> None:
+def _require(lease: Lease) -> None:
+    """Go on only while nobody else can be writing the set.
+
+    Raises:
+        WorldError: the lease was lost, as on a machine that slept: what somebody stored since must not go.
+    """
+    try:
+        lease.check()
+    except HeldError as error:
+        raise WorldError(
+            f"{error.what} while the set was deleted", where=error.where,
+            change="run collect again: it looks anew at what is left",
+        ) from None  # fmt: skip
+
+
+def _delete(store: Store, prefix: str, keys: Sequence[str]) -> None:
     assert all(prefix and prefix_of(key) == prefix for key in keys)  # the last gate before what cannot be undone
     store.delete(keys)
 
@@ -246,7 +262,7 @@ def _delete_lease(store: Store, key: str, holder: str) -> None:
         try:
             store.client.delete_object(Bucket=store.bucket, Key=key, IfMatch=stored.etag)
         except ClientError as error:
-            if reason(error) not in {"PreconditionFailed", "412", "NoSuchKey", "404"}:
+            if reason(error) not in UNMET | CONFLICT | GONE:
                 raise
 
 

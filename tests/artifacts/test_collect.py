@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -18,7 +19,8 @@ from tandem.artifacts.fault import WorldError
 from tandem.artifacts.lease import take
 from tandem.artifacts.store import Store
 from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
+from tandem.twin.faults.request import Request
+from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule, Status
 
 pytestmark = pytest.mark.endpoint
 KEY = "artifacts/tiny-000000000000"
@@ -301,3 +303,33 @@ def test_a_lease_that_a_job_takes_in_that_very_moment_is_not_deleted(
     module._delete_lease(store, LEASE, "collect-1")
 
     assert LEASE in keys(store)
+
+
+def test_a_collect_that_slept_in_the_middle_deletes_no_further(
+    proxied: Store, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_set(proxied, KEY, "run")
+    monkeypatch.setattr(module, "DELETED_AT_ONCE", 1)
+    awake, deleted = time.monotonic, []
+
+    def sleep(moment: str, request: Request) -> None:
+        deleted.extend([request] if (moment, request.operation) == ("done", "DeleteObjects") else [])
+        if len(deleted) == 2:  # the manifest, and one file
+            monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + 3600)
+
+    monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake())
+    proxy.watch = sleep
+    with pytest.raises(WorldError, match=r"the lease was lost.* while the set was deleted"):
+        collect(proxied)
+
+    left = keys(proxied)
+    assert len([key for key in left if key.startswith(f"{KEY}/run/")]) == 1
+    assert f"{KEY}/tandem-manifest.json" not in left
+
+
+def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(proxied: Store, proxy: FaultProxy) -> None:
+    put_set(proxied, KEY, "run")
+    proxy.use(Rule(operation="DeleteObject", fault=Status(status=409, code="ConditionalRequestConflict"), times=1))
+
+    assert (collect(proxied), keys(proxied)) == (["deleted"], {LEASE})
+    assert (collect(proxied), keys(proxied)) == (["deleted"], set())

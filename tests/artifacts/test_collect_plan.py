@@ -214,3 +214,14 @@ def a_set(rng: random.Random) -> StoredSet:
     )  # fmt: skip
     aged = tuple(replace(each, modified=NOW - timedelta(days=rng.choice((1, 29, 31, 400)))) for each in found.objects)
     return replace(found, objects=aged if rng.random() < 0.9 else aged[: len(paths)])
+
+
+def test_the_size_of_a_removal_is_told_by_one_look_at_its_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = made_up("artifacts/key", *(f"run/{number}" for number in range(50)), folder="run")
+    only = removal(found)
+    looks: list[Removal] = []
+    keys = Removal.keys.fget
+    assert keys is not None
+    monkeypatch.setattr(Removal, "keys", property(lambda self: looks.append(self) or keys(self)))
+
+    assert (only.size, len(looks)) == (52 * 7, 1)
