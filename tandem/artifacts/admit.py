@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> int:
     _require_fields(manifest, key, options.stored / NAME)
     _require_files(source, manifest, asked_compile())
     if key.nxdi is not None:
-        _require_config(source, key)
+        _require_config(source, key, accepted=_accepted(manifest))
     for model in models:
         _require_model(options.models, model)
     _say_if_writable(options.stored)
@@ -91,12 +91,21 @@ def _require_fields(manifest: Manifest, key: ArtifactKey, where: Path) -> None:
     )
 
 
-def _require_config(source: Path, key: ArtifactKey) -> None:
-    """Hold the runtime's own record of its settings against the key: the manifest alone could have been forged."""
+def _accepted(manifest: Manifest) -> frozenset[str]:
+    """Return what a person took the artifact in in spite of (tandem/artifacts/refused.py)."""
+    said = manifest.made.get("accepted")
+    return frozenset(str(fault) for fault in said) if isinstance(said, list) else frozenset()
+
+
+def _require_config(source: Path, key: ArtifactKey, *, accepted: frozenset[str]) -> None:
+    """Hold the runtime's own record of its settings against the key: the manifest's fields are what was asked for."""
     with _mount(source / CONFIG):
         config = read_config(source)
     said = [config] if isinstance(config, str) else list(config_differences(config, key))
-    _refuse(said, str(source / CONFIG))
+    for line in said:
+        if line in accepted:
+            say(line, level="warning", where=str(source / CONFIG), accepted=True)
+    _refuse([line for line in said if line not in accepted], str(source / CONFIG))
 
 
 def _refuse(lines: Sequence[str], where: str) -> None:

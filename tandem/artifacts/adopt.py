@@ -23,6 +23,7 @@ from tandem.artifacts.inspect_local import inspect_local
 from tandem.artifacts.lease import take
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import LEASE_NAME, SCHEMA_VERSION, File, Manifest
+from tandem.artifacts.refused import read_refused
 from tandem.artifacts.send import send_all
 from tandem.artifacts.store import Store, open_store
 from tandem.artifacts.stored import manifest_key, read_stored_manifest, write_stored_manifest
@@ -82,6 +83,32 @@ def adopt(store: Store, folder: Path, key: ArtifactKey, *, wait_s: float = 0) ->
     return there or Adopted(name=key.name, prefix=key.prefix, manifest=manifest, taken=True)
 
 
+def adopt_refused(store: Store, run: str, key: ArtifactKey, *, wait_s: float = 0) -> Adopted:
+    """Take in what a compile made and its upload refused: its files are stored, and a person says that they are right.
+
+    Args:
+        store: the bucket.
+        run: the folder that the refusal named.
+        key: what it was compiled for.
+        wait_s: seconds to wait for another writer of the same key.
+
+    Raises:
+        RefusedError: nothing was refused under this name.
+        StaleError: it was made for another key, or a file of it is not whole any more.
+        WorldError: S3 failed, or somebody else writes this key.
+    """
+    there = _present(store, key)
+    if there is not None:
+        return there
+    manifest = read_refused(store, key.prefix, run)
+    require_same(manifest, key, store.url(f"{key.prefix}/{run}/"))
+    with take(store, f"{key.prefix}/{LEASE_NAME}", f"{RUN}{run}", LEASE_S, wait_s) as lease:
+        lease.confirm()
+        ours = write_stored_manifest(store, key.prefix, manifest)
+    there = None if ours else _present(store, key)
+    return there or Adopted(name=key.name, prefix=key.prefix, manifest=manifest, taken=True)
+
+
 def _present(store: Store, key: ArtifactKey) -> Adopted | None:
     """Return the artifact that is there, None for none.
 
@@ -112,7 +139,9 @@ def _digest(files: Sequence[File]) -> str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     bucket = os.environ.get("TANDEM_BUCKET")
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the artifact, as the runtime wrote it")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it")
+    what.add_argument("--refused", metavar="RUN", help="what an upload kept and refused, as its log names it")
     parser.add_argument("--bucket", default=bucket, required=bucket is None, help="of models and artifacts")
     parser.add_argument(
         "--key", type=Path, metavar="FILE", help="JSON of the key's fields; left out: TANDEM_ARTIFACT_KEY"
@@ -127,7 +156,11 @@ def run(options: argparse.Namespace) -> int:
         ArtifactError: as `adopt` does.
     """
     key = _key_of(options.key) if options.key else asked_key()
-    done = adopt(open_store(options.bucket), options.folder, key, wait_s=options.wait_s)
+    store = open_store(options.bucket)
+    if options.refused is not None:
+        done = adopt_refused(store, options.refused, key, wait_s=options.wait_s)
+    else:
+        done = adopt(store, options.folder, key, wait_s=options.wait_s)
     say(
         "adopted" if done.taken else "present: left alone", artifact=done.name, prefix=done.prefix,
         files=len(done.manifest.files), size=done.manifest.size, made=done.manifest.made,

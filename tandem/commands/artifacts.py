@@ -56,7 +56,9 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
     collect.add_argument("--keep", action="append", default=[], metavar="NAME", help="in use all the same; repeatable")
     collect.add_argument("--delete", action="store_true", help="delete; without it only say what would go")
     adopt = verb("adopt", "take in an artifact that was compiled elsewhere")
-    adopt.add_argument("folder", type=Path, metavar="DIR", help="the artifact, as the runtime wrote it")
+    what = adopt.add_mutually_exclusive_group(required=True)
+    what.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it")
+    what.add_argument("--refused", metavar="RUN", help="what an upload kept and refused, as its log names it")
     adopt.add_argument("--variant", required=True, metavar="EXPERIMENT/VARIANT", help="what it was compiled for")
 
 
@@ -216,10 +218,13 @@ def _unreadable(folder: Path) -> Fault:
 
 def _adopt(of: Scene, options: argparse.Namespace) -> Exit:
     key = _key_of(of, options.variant)
-    from tandem.artifacts.adopt import adopt  # noqa: PLC0415 - boto3
+    from tandem.artifacts.adopt import adopt, adopt_refused  # noqa: PLC0415 - boto3
 
     with contextlib.redirect_stdout(report.Progress()):  # of the upload
-        done = adopt(_open(of), options.folder, key)
+        if options.refused is not None:
+            done = adopt_refused(_open(of), options.refused, key)
+        else:
+            done = adopt(_open(of), options.folder, key)
     if options.json:
         print_json(report.adopted_plain(done, of))
     else:

@@ -461,3 +461,17 @@ def test_admission_needs_no_aws() -> None:
     loaded = "import sys, tandem.artifacts.admit; sys.exit('boto3' in sys.modules or 'botocore' in sys.modules)"
 
     assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, check=False).returncode == 0
+
+
+def test_a_difference_that_a_person_accepted_is_said_and_not_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    node = Node(tmp_path, key_of(), monkeypatch)
+    made = nxdi_artifact(tmp_path / "made/current", ctx_batch_size=4)
+    stored(node.stored, node.key, made)
+    refused = node.admit()
+    difference = next(line["event"] for line in said() if "ctx_batch_size" in line["event"])
+
+    stored(node.stored, node.key, made, accepted=[difference])
+    assert (refused, node.admit()) == (1, 0)
+    assert ("warning", difference) in [(line["level"], line["event"]) for line in said()]
