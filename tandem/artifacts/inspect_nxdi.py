@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import statistics
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ TEMPORARY = ("*.tmp", "*.part", "*.partial", "*.new", "tmp*", ".tmp*", "*.incomp
 DRAFT = "fused_spec_config.draft_config.neuron_config"
 FUSED_MODES = frozenset({"fused", "eagle"})
 ABSENT = "(absent)"
+
+# what zipfile and its decompressors say of bytes that are no archive of theirs
+UNZIPPABLE = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 # what the settings of `tuning` are where the experiment leaves them to the runtime (NeuronConfig.__init__)
 TUNING_DEFAULTS: dict[str, object] = {
@@ -167,7 +171,7 @@ def read_config(folder: Path) -> dict[str, Any] | str:
         plain = json.loads(path.read_text(encoding="utf-8"))  # holds Infinity, which Python's JSON reads
     except FileNotFoundError:
         return f"{path}: it is missing"
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"{path}: it cannot be read ({error})"
     return plain if isinstance(plain, dict) else f"{path}: it is no mapping"
 
@@ -202,7 +206,7 @@ def _graph_faults(path: Path) -> Iterator[str]:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
             broken = archive.testzip()
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except UNZIPPABLE as error:
         yield f"{path}: cut off or damaged ({error})"
         return
     if broken:

@@ -252,3 +252,21 @@ def test_a_native_cache_root_without_a_graph_is_refused(tmp_path: Path) -> None:
     (tmp_path / "current").mkdir()
 
     assert "it holds no finished graph" in refusal(tmp_path / "current", native_key())
+
+
+def test_a_graph_that_no_zip_reader_reads_is_refused_by_name(fused: Path) -> None:
+    """A directory entry of an unknown compression is neither cut off nor damaged by the reader's own words."""
+    graph = fused / "model.pt"
+    body = bytearray(graph.read_bytes())
+    for mark, at in ((b"PK\x01\x02", 10), (b"PK\x03\x04", 8)):
+        found = body.index(mark)
+        body[found + at : found + at + 2] = (99).to_bytes(2, "little")
+    graph.write_bytes(bytes(body))
+
+    assert "model.pt: cut off or damaged" in refusal(fused, key_of())
+
+
+def test_a_configuration_nested_beyond_reading_is_refused_by_name(fused: Path) -> None:
+    (fused / "neuron_config.json").write_text("[" * 200_000)
+
+    assert "neuron_config.json: it cannot be read" in refusal(fused, key_of())
