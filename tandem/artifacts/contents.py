@@ -14,13 +14,14 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Literal
 
-from tandem.artifacts.fault import ArtifactError
+from tandem.artifacts.fault import ArtifactError, WorldError
 from tandem.artifacts.lease import Tenure, tenure
-from tandem.artifacts.manifest import LEASE_NAME, Manifest
+from tandem.artifacts.manifest import LEASE_NAME, Manifest, NewerSchemaError
 from tandem.artifacts.store import Listed, Store
 from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest
 
 Kind = Literal["model", "artifact"]
+Condition = Literal["whole", "damaged", "partial", "unread", "newer"]
 
 DEPTH: dict[str, tuple[Kind, int]] = {"models": ("model", 4), "artifacts": ("artifact", 2)}  # parts of a set's prefix
 SHOWN = 3  # files that a sentence names; the rest is counted
@@ -102,6 +103,32 @@ class StoredSet:
         return key.removeprefix(f"{self.prefix}/").rpartition("/")[0].partition("/")[0]
 
     @property
+    def condition(self) -> Condition:
+        """Return what it is.
+
+        `whole` has a manifest and every file of it, `damaged` lacks one or has one of another size, `partial` has no
+        manifest yet, `newer` has one that only a newer release can read, `unread` one that S3 did not give.
+        """
+        if isinstance(self.fault, NewerSchemaError):
+            return "newer"
+        if isinstance(self.fault, WorldError):
+            return "unread"
+        if self.damage:
+            return "damaged"
+        return "partial" if self.manifest is None else "whole"
+
+    @property
+    def writer(self) -> str:
+        """Return in words who is writing it, or who was."""
+        if self.lease_fault is not None:
+            return f"its lease cannot be read: {self.lease_fault.what}"
+        if self.lease is None:
+            return "nobody writes it"
+        if self.lease.held and self.lease.until:
+            return f"held by {self.lease.holder} until {self.lease.until:%Y-%m-%d %H:%M:%S} UTC"
+        return f"nobody writes it, {self.lease.holder} was the last"
+
+    @property
     def damage(self) -> str:
         """Return in words what is wrong with it; empty for nothing, and for a set without a manifest."""
         if self.fault is not None:
@@ -140,7 +167,14 @@ def contents(store: Store, *, with_uploads: bool = False) -> tuple[StoredSet, ..
         )
         for prefix in prefixes
     ]  # fmt: skip
-    return tuple(store.pool.map(lambda found: _read(store, found), bare))
+    return tuple(store.pool.map(lambda found: _settled(store, _read(store, found)), bare))
+
+
+def _settled(store: Store, found: StoredSet) -> StoredSet:
+    """Return the set as another look finds it, where files are missing: it may have become whole between two pages."""
+    if found.manifest is None or not found.damage:
+        return found
+    return _read(store, replace(found, objects=tuple(store.list(f"{found.prefix}/")), manifest=None))
 
 
 def look(store: Store, prefix: str) -> StoredSet:

@@ -9,16 +9,15 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Literal
 
-from tandem.artifacts.contents import Kind, StoredSet, contents
-from tandem.artifacts.manifest import NewerSchemaError
+from tandem.artifacts.contents import Condition, Kind, StoredSet, contents
+from tandem.artifacts.fault import WorldError
 from tandem.artifacts.room import spoken
-from tandem.artifacts.store import Store, open_store
+from tandem.artifacts.store import open_store
 
-State = Literal["whole", "damaged", "partial", "newer"]
 DAY_S = 86_400
 HOUR_S = 3600
 
@@ -29,16 +28,15 @@ class StoredRow:
 
     Args:
         kind, name: a model's id@revision, or an artifact key's name.
-        state: `whole` has a manifest and every file of it; `damaged` lacks one, or has one of another size;
-            `partial` has no manifest yet; `newer` has a manifest that only a newer release can read.
-        why: what is damaged, or who writes it until when; empty otherwise.
+        state: as `StoredSet.condition` tells it.
+        why: what is damaged or was not read, or who writes it until when; empty for a whole one.
         size: bytes of all its objects, those of other runs too.
         age_s: seconds since something of it was last written, by S3's clock.
     """
 
     kind: Kind
     name: str
-    state: State
+    state: Condition
     why: str
     size: int
     age_s: int
@@ -55,45 +53,31 @@ def run(options: argparse.Namespace) -> int:
     """Print what is stored; the exit code.
 
     Raises:
-        ArtifactError: the bucket cannot be listed.
+        ArtifactError: the bucket cannot be listed, or did not give a manifest; then the rows are printed first.
     """
-    found = rows(open_store(options.bucket))
+    store = open_store(options.bucket)
+    stored = contents(store)
+    found = rows(stored, store.now())
     if options.json:
         lines = [json.dumps(asdict(row), ensure_ascii=False) for row in found]
     else:
         lines = [_line(row) for row in found] or ["nothing is stored"]
     sys.stdout.write("".join(f"{line}\n" for line in lines))
+    unread = next((one.fault for one in stored if isinstance(one.fault, WorldError)), None)
+    if unread is not None:
+        raise unread
     return 0
 
 
-def rows(store: Store) -> tuple[StoredRow, ...]:
-    """Return a row for every stored set, models first, by name.
-
-    Raises:
-        ArtifactError: the bucket cannot be listed.
-    """
-    found, now = contents(store), store.now()
-    return tuple(_row(one, now) for one in sorted(found, key=lambda one: (one.kind != "model", one.name)))
+def rows(stored: Iterable[StoredSet], now: datetime) -> tuple[StoredRow, ...]:
+    """Return a row for every stored set, models first, by name; `now` is S3's time."""
+    return tuple(_row(one, now) for one in sorted(stored, key=lambda one: (one.kind != "model", one.name)))
 
 
 def _row(found: StoredSet, now: datetime) -> StoredRow:
-    state, why = _judged(found)
+    why = found.damage or ("" if found.condition == "whole" else found.writer)
     age_s = max(0, round((now - found.written).total_seconds()))
-    return StoredRow(kind=found.kind, name=found.name, state=state, why=why, size=found.size, age_s=age_s)
-
-
-def _judged(found: StoredSet) -> tuple[State, str]:
-    if isinstance(found.fault, NewerSchemaError):
-        return "newer", found.fault.what
-    if found.damage:
-        return "damaged", found.damage
-    if found.manifest is not None:
-        return "whole", ""
-    if found.lease_fault is not None:
-        return "partial", found.lease_fault.what
-    if found.lease is not None and found.lease.held:
-        return "partial", f"held by {found.lease.holder} until {found.lease.until:%Y-%m-%dT%H:%M:%SZ}"
-    return "partial", "no manifest, and nobody writes it"
+    return StoredRow(kind=found.kind, name=found.name, state=found.condition, why=why, size=found.size, age_s=age_s)
 
 
 def _line(row: StoredRow) -> str:

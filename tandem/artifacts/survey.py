@@ -13,8 +13,6 @@ from typing import Literal
 
 from tandem.artifacts.contents import StoredSet
 from tandem.artifacts.explain import Differences, Side, nearest, reasons
-from tandem.artifacts.fault import WorldError
-from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.needs import Need
 from tandem.spec.artifact_key import differences
 
@@ -86,12 +84,11 @@ def _needed(need: Need, found: StoredSet | None) -> Row:
 
 def _unwhole(found: StoredSet) -> tuple[State | None, tuple[str, ...]]:
     """Return what a set is that is not whole, and why; None for a whole one."""
-    if isinstance(found.fault, NewerSchemaError | WorldError):
-        state: State = "newer" if isinstance(found.fault, NewerSchemaError) else "unread"
-        return state, (found.fault.what, found.fault.change)
-    if found.damage:
-        return "damaged", (found.damage,)
-    return (None, ()) if found.manifest is not None else ("partial", (held(found),))
+    if found.condition == "whole":
+        return None, ()
+    if found.condition in {"newer", "unread"} and found.fault is not None:
+        return found.condition, (found.fault.what, found.fault.change)
+    return found.condition, (found.damage or found.writer,)
 
 
 def _row(need: Need, found: StoredSet | None, state: State, why: tuple[str, ...] = ()) -> Row:
@@ -130,17 +127,6 @@ def _standing(found: StoredSet, needed: Sequence[Side]) -> tuple[State, tuple[st
     return "stale", ((f"nearest needed {other.name}:",) if found.kind == "artifact" else ()) + tuple(
         reasons(found_differences)
     )
-
-
-def held(found: StoredSet) -> str:
-    """Say who is writing a set, or who was."""
-    if found.lease_fault is not None:
-        return f"its lease cannot be read: {found.lease_fault.what}"
-    if found.lease is None:
-        return "nobody writes it"
-    if found.lease.held and found.lease.until:
-        return f"held by {found.lease.holder} until {found.lease.until:%Y-%m-%d %H:%M:%S} UTC"
-    return f"nobody writes it, {found.lease.holder} was the last"
 
 
 def _side(need: Need) -> Side:

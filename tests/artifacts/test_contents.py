@@ -10,6 +10,7 @@ from tandem.artifacts.fault import WorldError
 from tandem.artifacts.manifest import NewerSchemaError
 from tandem.artifacts.store import Store
 from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.request import Request
 from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
 pytestmark = pytest.mark.endpoint
@@ -154,3 +155,20 @@ def test_the_size_counts_every_object(store: Store) -> None:
 )  # fmt: skip
 def test_only_what_has_the_layout_is_a_set(key: str, prefix: str) -> None:
     assert prefix_of(key) == prefix
+
+
+def test_a_set_that_becomes_whole_while_it_is_listed_is_not_damaged(
+    store: Store, proxied: Store, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem.artifacts.store.PAGE", 1)
+    put(store, f"{KEY}/run/weights/tp0.safetensors", FILES["weights/tp0.safetensors"])
+    put_lease(store, KEY, held=True)
+    ended: list[bool] = []
+
+    def end(moment: str, request: Request) -> None:
+        if (moment, request.operation, request.query.get("prefix")) == ("done", "ListObjectsV2", "artifacts/"):
+            ended.extend([] if ended else [bool(put_set(store, KEY, "run"))])
+
+    proxy.watch = end
+    found = by_name(proxied)["tiny-000000000000"]
+    assert (ended, found.condition, found.damage, len(found.files)) == ([True], "whole", "", 2)

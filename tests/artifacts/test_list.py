@@ -8,10 +8,12 @@ import json
 import pytest
 
 from tandem.artifacts.__main__ import main
+from tandem.artifacts.contents import contents
 from tandem.artifacts.lease import take
 from tandem.artifacts.list import rows
 from tandem.artifacts.manifest import File, Manifest
 from tandem.artifacts.stored import write_stored_manifest
+from tandem.twin.faults.rules import INTERNAL_ERROR, Rule
 
 pytestmark = pytest.mark.endpoint
 MODEL = "models/org/name/main"
@@ -35,12 +37,12 @@ def stage(store):
 
 
 def states(store):
-    return {row.name: (row.state, row.why) for row in rows(store)}
+    return {row.name: (row.state, row.why) for row in rows(contents(store), store.now())}
 
 
 def test_a_set_with_its_manifest_and_files_is_whole(store, stage):
     stage()
-    (row,) = rows(store)
+    (row,) = rows(contents(store), store.now())
 
     assert (row.kind, row.name, row.state, row.why) == ("model", "org/name@main", "whole", "")
     assert row.size == sum(listed.size for listed in store.list(""))
@@ -68,7 +70,7 @@ def test_files_without_a_manifest_are_partial_and_held_by_their_writer(store):
     free = states(store)["org/name@main"]
 
     assert (held[0], held[1].startswith("held by job-a until 20")) == ("partial", True)
-    assert free == ("partial", "no manifest, and nobody writes it")
+    assert free == ("partial", "nobody writes it, job-a was the last")
 
 
 @pytest.mark.parametrize(("body", "state"), [(b'{"schema_version": 1', "damaged"), (b'{"schema_version": 9}', "newer")])
@@ -79,10 +81,20 @@ def test_a_manifest_that_cannot_be_read_is_told_of_its_set_alone(store, stage, b
     assert {name: found for name, (found, _) in states(store).items()} == {"org/name@main": "whole", "key": state}
 
 
+def test_a_manifest_that_s3_does_not_give_is_unread_and_ends_in_3(proxied, proxy, stage, capsys):
+    stage()
+    proxy.use(Rule(operation="GetObject", path="*/tandem-manifest.json", fault=INTERNAL_ERROR))
+    code = main(["list", "--bucket", proxied.bucket, "--json"])
+
+    row, fault = map(json.loads, capsys.readouterr().out.splitlines())
+    assert (code, row["state"], fault["exit_code"]) == (3, "unread", 3)
+    assert row["why"] == fault["event"] == "S3 answered GetObject with InternalError at every try"
+
+
 def test_a_bucket_with_nothing_of_ours_has_no_row(store):
     store.create("other/file", b"{}")
 
-    assert rows(store) == ()
+    assert rows(contents(store), store.now()) == ()
 
 
 def test_the_command_prints_a_line_for_each(store, stage, capsys):
