@@ -1,11 +1,14 @@
 """Compiling: one suspended CronJob for each artifact of an experiment, whichever variants share it.
 
 Invariant: the compiler sees the same devices, paths, models and settings that the server will, and writes to
-local disk only; what may write to the bucket is the tools image, before and after it.
+local disk only; what may write to the bucket is the tools image, before and after it; a compile that fails for
+good holds nothing any more.
 
 The containers run one after another: `fetch` looks whether the artifact is there, takes the lease and brings the
 models; `compile` is the runtime's own image, unmodified; `upload` verifies and stores. A failure of the last is
-retried by itself, with what was compiled still on disk.
+retried by itself, with what was compiled still on disk. A compile that is given up ends well for Kubernetes
+(`--defer`), so that `upload`, which alone may write the lease, runs, frees it, and fails with the compile's words
+and exit code. What is killed from outside frees nothing.
 
 What the compiler could do with the account. A pod has one service account, so the role that writes artifacts/*
 belongs to the compile pod as a whole. The runtime's image is third-party code and gets none of it: the annotation
@@ -60,7 +63,13 @@ from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.model import Model
 from tandem.spec.variant_key import artifact_key
 
-TRANSFER_S = 3600  # for a node to start, the image to come, models to be fetched and the artifact to be uploaded
+# for a node to start, the image to come, models to be fetched, a server to end after the compiler's deadline, and for
+# `upload`, which stores the artifact or frees the lease of a compile that failed
+TRANSFER_S = 3600
+GRACE_S = 300  # a healthy server writes its caches when it is asked to end
+# The driver hears SIGTERM while it waits so long for a server, and then has to kill and bury what is left of it
+# (20 s), note the attempt and say so. Killed before, it leaves an attempt that looks as if memory had run out.
+TERMINATION_S = GRACE_S + 60
 RETRIES = 3  # the driver makes its own attempts inside each; these are for the transfers
 MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
 ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
@@ -129,6 +138,7 @@ def _pod(environment: Environment, experiment: Experiment, artifact: Artifact, c
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "restartPolicy": "OnFailure",
+        "terminationGracePeriodSeconds": TERMINATION_S,
         "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
         "nodeSelector": {label: value, **({INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {})},
         "tolerations": [TOLERATION],
@@ -174,7 +184,7 @@ def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compil
             "--skip-if", f"{names.WORK_MOUNT}/present", "--outcome", f"{names.WORK_MOUNT}/outcome.json",
             "--output", names.ARTIFACT_FOLDER, "--cache", f"{names.WORK_MOUNT}/compiler-cache",
             "--deadline-s", str(settings.deadline_hours * 3600), "--attempts", str(settings.attempts),
-            "--where", settings.where,
+            "--where", settings.where, "--grace-s", str(GRACE_S), "--defer",
             *(["--until-healthy", how.until_healthy] if how.until_healthy else []),
             "--", *how.command, *how.arguments,
         ],

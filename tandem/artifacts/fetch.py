@@ -74,8 +74,8 @@ def run(options: argparse.Namespace) -> int:
             if time.monotonic() >= ends:
                 raise HeldError(
                     f"somebody else compiles this: {error.what}", where=error.where,
-                    change="wait for that Job; if it has failed or is gone, remove the lease by hand (aws s3 rm "
-                    f"{error.where}) and create this Job again",
+                    change="wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node "
+                    f"killed for good, remove the lease by hand (aws s3 rm {error.where}) and create this Job again",
                 ) from None  # fmt: skip
         else:
             return 0

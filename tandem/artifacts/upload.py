@@ -1,7 +1,8 @@
-"""`upload`: after a compile, verify the artifact, store it, write its manifest last.
+"""`upload`: after a compile, verify the artifact, store it, write its manifest last; or end as the compile failed.
 
 Invariant: what is stored has passed the local inspection against its key; the first whole artifact of a key wins,
-whoever comes second says so and ends well; a run that was killed goes on and ends in the same bytes.
+whoever comes second says so and ends well; a run that was killed goes on and ends in the same bytes; however this
+ends but by a kill, the lease that `fetch` took is free.
 
 An artifact's folder is named after its run and its content, so no two writers ever write one object differently,
 not even two pods of one Job, of which one was thought dead.
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tandem.artifacts.asked import asked_holder, asked_key
-from tandem.artifacts.driver import Outcome, read_outcome
-from tandem.artifacts.fault import RefusedError, StaleError
+from tandem.artifacts.driver import COMPILED, Outcome, read_outcome
+from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError
 from tandem.artifacts.fetch import PRESENT, require_same
 from tandem.artifacts.files import hashed_below
 from tandem.artifacts.inspect_local import inspect_local
@@ -50,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Store one compiled artifact; the exit code.
+    """Store one compiled artifact; the exit code, which is the driver's where it gave the compile up.
 
     Raises:
         RefusedError: a variable is malformed, or nothing was compiled.
@@ -58,15 +59,33 @@ def run(options: argparse.Namespace) -> int:
         WorldError: S3 failed, or somebody else holds the lease.
     """
     key, holder = asked_key(), asked_holder()
-    store, lease_key = open_store(options.bucket), f"{key.prefix}/{LEASE_NAME}"
+    store = open_store(options.bucket)
+    try:
+        code = _end(options, store, key, holder)
+    except BaseException:  # a restart takes the lease back; a new Job would wait for it in vain
+        _free(store, key, holder)
+        raise
+    return code
+
+
+def _end(options: argparse.Namespace, store: Store, key: ArtifactKey, holder: str) -> int:
+    """Say what is to be said, or store; the exit code."""
     if _present(store, key):
-        let_go(store, lease_key, holder)
+        _free(store, key, holder)
         return 0
     outcome = _outcome(options.work)
+    if outcome.failure:
+        _free(store, key, holder)
+        say(**outcome.failure, level="error")
+        return int(outcome.failure["exit_code"])
+    return _store(options, store, key, holder, outcome)
+
+
+def _store(options: argparse.Namespace, store: Store, key: ArtifactKey, holder: str, outcome: Outcome) -> int:
     notes = inspect_local(options.artifact, key, cache=options.work / CACHE)
     hashed = hashed_below(options.artifact)
     files = tuple(one.file for one in hashed)
-    with take(store, lease_key, holder, options.lease_s, options.wait_s) as lease:
+    with take(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, options.wait_s) as lease:
         if _present(store, key):  # written by whoever held the lease before us
             return 0
         manifest = Manifest(
@@ -80,6 +99,15 @@ def run(options: argparse.Namespace) -> int:
             return 0
     say("stored", object=store.url(manifest_key(key.prefix)), files=len(files), size=manifest.size)
     return 0
+
+
+def _free(store: Store, key: ArtifactKey, holder: str) -> None:
+    """Release our lease, if it is ours; a failure to do so hides nothing else that is to be said."""
+    lease = f"{key.prefix}/{LEASE_NAME}"
+    try:
+        let_go(store, lease, holder)
+    except ArtifactError as error:
+        say("lease not released", level="warning", object=store.url(lease), reason=error.what)
 
 
 def _present(store: Store, key: ArtifactKey) -> bool:
@@ -99,10 +127,10 @@ def _present(store: Store, key: ArtifactKey) -> bool:
 
 
 def _outcome(work: Path) -> Outcome:
-    """Return what the driver says of the compile.
+    """Return what the driver says of a compile that ended well or was given up.
 
     Raises:
-        RefusedError: it says nothing, or that there is no artifact.
+        RefusedError: it says nothing, or that the compile has not ended.
     """
     path = work / OUTCOME
     outcome = read_outcome(path)
@@ -111,7 +139,7 @@ def _outcome(work: Path) -> Outcome:
             "the artifact was stored when this Job began, so nothing was compiled, and its manifest is gone now",
             where=str(work / PRESENT), change="see who removed it (tandem artifacts list), then create the Job again",
         )  # fmt: skip
-    if outcome is None or outcome.result != "compiled":
+    if outcome is None or not (outcome.result == COMPILED or outcome.failure):
         said = f"the compile's result is {outcome.result!r}" if outcome else "nothing says that a compile ended well"
         raise RefusedError(
             said, where=str(path),

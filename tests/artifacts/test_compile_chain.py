@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 from collections.abc import Callable
@@ -82,7 +83,7 @@ class Chain:
     def compile_pod(self, job: str) -> Pod:
         name = names.compile_job(self.key)
         body = next(found for found in _rendered(*self._spec())["compile"] if found["metadata"]["name"] == name)
-        spec = body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        spec = copy.deepcopy(body["spec"]["jobTemplate"]["spec"]["template"]["spec"])
         return Pod(self.folder / job, spec, runtime=self.key.runtime, tools=self.aws, job=job)
 
     def serve_pod(self, name: str = "serve") -> Pod:
@@ -195,6 +196,54 @@ def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain: Callable[
     outcome = json.loads((job.folder / "work/outcome.json").read_text())
     assert [attempt["class"] for attempt in outcome["attempts"]] == ["transient", "compiled"]
     assert this.objects(f"{this.key.prefix}/{NAME}")
+
+
+GIVEN_UP = {
+    "out of memory": ({"TANDEM_STANDIN_CRASH": "killed"}, "raise compile.memory_gib"),
+    "compiler error": ({"TANDEM_STANDIN_CRASH": "compiler-error"}, "cannot compile this graph"),
+    "transient": ({"TANDEM_STANDIN_CRASH": "transient"}, "it passes by itself"),
+}
+
+
+@pytest.mark.parametrize("kind", GIVEN_UP)
+def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(
+    chain: Callable[[str], Chain], kind: str
+) -> None:
+    this = chain("nxdi-baseline")
+    this.stage()
+    failing, raised = this.compile_pod("first"), this.compile_pod("second")
+    knobs, change = GIVEN_UP[kind]
+    done(failing.run("fetch"))
+    refused = raised.run("fetch")
+    compiled = done(failing.run("compile", **knobs))
+
+    ends = [failing.run("upload") for _ in range(2)]  # the kubelet starts the container again
+
+    said = json.loads(compiled.strip().splitlines()[-1])
+    told = {name: said[name] for name in ("event", "line", "change", "exit_code")}
+    assert (refused.returncode, "held by first" in refused.stdout) == (3, True)
+    assert (told["event"], change in told["change"]) == (f"not compiled: {kind}", True)
+    for end in ends:
+        assert end.returncode == told["exit_code"] == 3
+        assert last(end).items() >= told.items()
+    for name in ("fetch", "compile", "upload"):
+        done(raised.run(name))
+    assert this.objects(f"{this.key.prefix}/{NAME}")
+
+
+def test_a_setting_that_the_compiler_refuses_is_bad_input_at_the_end_too(chain: Callable[[str], Chain]) -> None:
+    this = chain("nxdi-baseline")
+    this.stage()
+    job = this.compile_pod("first")
+    job.container("compile")["args"] += ["--no-such-option"]  # of a copy of this test's own
+    done(job.run("fetch"))
+    done(job.run("compile"))
+
+    end = job.run("upload")
+
+    assert (end.returncode, last(end)["event"], "--no-such-option" in last(end)["line"]) == (
+        2, "not compiled: bad arguments", True,
+    )  # fmt: skip
 
 
 HALF = {

@@ -10,6 +10,7 @@ import pytest
 from compiled import HOLDER, KEY, TARGET, variables, write_artifact, write_outcome
 
 from tandem.artifacts.__main__ import main
+from tandem.artifacts.driver.failure import KINDS
 from tandem.artifacts.lease import take
 from tandem.artifacts.stored import read_stored_manifest
 from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
@@ -182,6 +183,54 @@ def test_what_was_not_compiled_well_is_not_stored(store, upload, tmp_path, chang
     code, lines = upload()
 
     assert (code, said in lines[-1]["event"], sizes(store)) == (2, True, {})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_compile_that_was_given_up_frees_its_lease_and_is_told_with_the_drivers_words_and_code(
+    store, upload, tmp_path, kind
+):
+    with take(store, LEASE, HOLDER, 3600, 0, keep=True):
+        pass
+    attempts = [{"class": kind, "exit": 70, "seconds": 1.0, "line": "what the log says"}]
+    write_outcome(tmp_path / "work", result="given up", attempts=attempts)
+
+    first, restarted = upload(), upload()
+
+    for code, lines in (first, restarted):
+        said = {"event": f"not compiled: {kind}", "line": "what the log says", "change": KINDS[kind].change}
+        assert (code, lines[-1]["exit_code"], lines[-1]["level"]) == (KINDS[kind].code, KINDS[kind].code, "error")
+        assert lines[-1].items() >= said.items()
+    assert (list(sizes(store)), json.loads(store.read(LEASE).body)["state"]) == ([LEASE], "released")
+
+
+def test_a_compile_that_failed_leaves_another_jobs_lease_alone(store, upload, tmp_path):
+    with take(store, LEASE, "other-job", 3600, 0, keep=True):
+        pass
+    before = store.read(LEASE).body
+    attempts = [{"class": "out of memory", "exit": -9, "seconds": 1.0, "line": "x"}]
+    write_outcome(tmp_path / "work", result="given up", attempts=attempts)
+
+    assert (upload()[0], store.read(LEASE).body == before) == (3, True)
+
+
+def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(proxied, proxy, upload, tmp_path):
+    with take(proxied, LEASE, HOLDER, 3600, 0, keep=True):
+        pass
+    attempts = [{"class": "compiler error", "exit": 70, "seconds": 1.0, "line": "x"}]
+    write_outcome(tmp_path / "work", result="given up", attempts=attempts)
+    proxy.use(Rule(operation="PutObject", fault=ACCESS_DENIED))
+
+    code, lines = upload()
+
+    assert (code, [line["event"] for line in lines]) == (3, ["lease not released", "not compiled: compiler error"])
+
+
+def test_an_artifact_that_fails_the_inspection_holds_no_lease_any_more(store, upload, compiled):
+    with take(store, LEASE, HOLDER, 3600, 0, keep=True):
+        pass
+    (compiled / "model.pt").unlink()
+
+    assert (upload()[0], json.loads(store.read(LEASE).body)["state"]) == (1, "released")
 
 
 def test_an_artifact_that_was_present_and_is_gone_is_told(upload, tmp_path):

@@ -9,6 +9,7 @@ import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, container, of_kind, stages, templates, variant
 
 from charts import workloads
+from tandem.artifacts.driver.program import LINGER_S
 from tandem.spec import names
 from tandem.spec.compiler import compilation
 from tandem.spec.experiment import Compiling, Experiment
@@ -132,6 +133,7 @@ def test_the_driver_is_told_its_limits_and_its_files() -> None:
     assert arguments[: arguments.index("--")] == [
         "--skip-if", "/work/present", "--outcome", "/work/outcome.json", "--output", "/artifact/current",
         "--cache", "/work/compiler-cache", "--deadline-s", "7200", "--attempts", "5", "--where", "device",
+        "--grace-s", "300", "--defer",
     ]  # fmt: skip
 
 
@@ -139,6 +141,24 @@ def test_the_job_has_an_hour_beyond_the_compilers_for_what_is_moved() -> None:
     (job, _) = workloads(HOME, with_settings("post", deadline_hours=2), CATALOGUE)["compile"]
 
     assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 3 * 3600
+
+
+@each_job
+def test_the_kubelet_waits_longer_than_the_driver_does_for_its_server(
+    environment: str, experiment: str, name: str
+) -> None:
+    spec = pod(environment, experiment, name)
+    arguments = steps(spec)["compile"]["args"]
+    lingering = 2 * LINGER_S  # for what a program leaves behind, and for its last lines
+
+    assert spec["terminationGracePeriodSeconds"] > int(arguments[arguments.index("--grace-s") + 1]) + lingering
+
+
+@each_job
+def test_a_compile_that_is_given_up_is_told_by_upload(environment: str, experiment: str, name: str) -> None:
+    arguments = steps(pod(environment, experiment, name))["compile"]["args"]
+
+    assert "--defer" in arguments[: arguments.index("--")]
 
 
 def test_the_lease_is_as_long_as_the_job() -> None:

@@ -10,6 +10,6 @@ into one file (driver_archive.py), which runs in the runtime's container, whose 
 
 from tandem.artifacts.driver.cache import Graph, graphs
 from tandem.artifacts.driver.command import add_arguments, main, run
-from tandem.artifacts.driver.outcome import Attempt, Outcome, read_outcome
+from tandem.artifacts.driver.outcome import COMPILED, Attempt, Outcome, read_outcome
 
-__all__ = ["Attempt", "Graph", "Outcome", "add_arguments", "graphs", "main", "read_outcome", "run"]
+__all__ = ["COMPILED", "Attempt", "Graph", "Outcome", "add_arguments", "graphs", "main", "read_outcome", "run"]
