@@ -70,6 +70,9 @@ GRACE_S = 300  # a healthy server writes its caches when it is asked to end
 # The driver hears SIGTERM while it waits so long for a server, and then has to kill and bury what is left of it
 # (20 s), note the attempt and say so. Killed before, it leaves an attempt that looks as if memory had run out.
 TERMINATION_S = GRACE_S + 60
+# Of TRANSFER_S: how long `upload` waits for S3 before its container fails. Restarts would use RETRIES up in under two
+# minutes, and with the last one Kubernetes removes the pod, which holds the only copy.
+PATIENCE_S = 1800
 RETRIES = 3  # the driver makes its own attempts inside each; these are for the transfers
 MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
 ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
@@ -205,7 +208,7 @@ def _upload(environment: Environment, artifact: Artifact, how: Compilation) -> S
         name="upload",
         arguments=[
             "upload", "--bucket", names.bucket(environment), "--artifact", names.ARTIFACT_FOLDER,
-            "--work", names.WORK_MOUNT,
+            "--work", names.WORK_MOUNT, "--patience-s", str(PATIENCE_S),
         ],
         variables=[key_variable(artifact.key), *holder(), variable("TANDEM_UNPROVEN", json.dumps(how.unproven))],
         requests={"cpu": "2"},

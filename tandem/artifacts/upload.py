@@ -1,8 +1,8 @@
 """`upload`: after a compile, verify the artifact, store it, write its manifest last; or end as the compile failed.
 
-Invariant: what is stored has passed the local inspection against its key; the first whole artifact of a key wins,
-whoever comes second says so and ends well; a run that was killed goes on and ends in the same bytes; however this
-ends but by a kill, the lease that `fetch` took is free.
+Invariant: what a manifest names has passed the local inspection against its key, and what has not is kept without
+one; the first whole artifact of a key wins, whoever comes second says so and ends well; a run that was killed goes on
+and ends in the same bytes; however this ends but by a kill, the lease that `fetch` took is free.
 
 An artifact's folder is named after its run and its content, so no two writers ever write one object differently,
 not even two pods of one Job, of which one was thought dead.
@@ -14,19 +14,22 @@ import argparse
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from tandem.artifacts.asked import asked_holder, asked_key
 from tandem.artifacts.driver import COMPILED, Outcome, read_outcome
-from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError
+from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError, WorldError
 from tandem.artifacts.fetch import PRESENT, require_same
-from tandem.artifacts.files import hashed_below
-from tandem.artifacts.inspect_local import inspect_local
+from tandem.artifacts.files import Hashed, hashed_below
+from tandem.artifacts.inspect_local import Inspection, inspection, spoken
 from tandem.artifacts.lease import let_go, take
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import LEASE_NAME, File, Manifest
+from tandem.artifacts.refused import write_refused
 from tandem.artifacts.send import send_all
 from tandem.artifacts.store import Store, open_store
 from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest, write_stored_manifest
@@ -34,8 +37,10 @@ from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
 WAIT_S = 600.0
+PAUSE_S = 30.0  # between two tries of what S3 did not do
 OUTCOME = "outcome.json"  # what the driver says of the compile, in the work folder
 CACHE = "compiler-cache"
+REFUSED = "refused.json"  # in the work folder: what an earlier start of this container said
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
 CONTENT_CHARACTERS = 12
 
@@ -48,6 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the driver's outcome and its caches")
     parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another job of the same key")
     parser.add_argument("--lease-s", type=float, default=LEASE_S, help="seconds until a dead run's lease is free")
+    parser.add_argument(
+        "--patience-s", type=float, default=0.0, help="seconds to go on trying while S3 fails; the disk is kept so long"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,49 +64,116 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         RefusedError: a variable is malformed, or nothing was compiled.
         StaleError: the artifact is not its key's or not whole, or what is stored under the key is something else.
-        WorldError: S3 failed, or somebody else holds the lease.
+        WorldError: S3 failed for longer than the patience, or somebody else holds the lease.
     """
     key, holder = asked_key(), asked_holder()
-    store = open_store(options.bucket)
+    store, local = open_store(options.bucket), _Local(options.artifact, options.work, key)
     try:
-        code = _end(options, store, key, holder)
+        code = _patiently(options, store, local, holder)
     except BaseException:  # a restart takes the lease back; a new Job would wait for it in vain
         _free(store, key, holder)
         raise
     return code
 
 
-def _end(options: argparse.Namespace, store: Store, key: ArtifactKey, holder: str) -> int:
+def _patiently(options: argparse.Namespace, store: Store, local: _Local, holder: str) -> int:
+    """Try again while S3 fails: a container that ends badly some times takes its pod, the only copy, with it.
+
+    Raises:
+        WorldError: as the last try raised it, when the patience is over.
+    """
+    ends = time.monotonic() + options.patience_s
+    while True:
+        try:
+            return _end(options, store, local, holder)
+        except WorldError as error:
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise
+            say("trying again", level="warning", reason=error.what, where=error.where, left_s=round(left))
+            time.sleep(min(PAUSE_S, left))
+
+
+class _Local:
+    """What was compiled, inspected and hashed once, however often S3 fails."""
+
+    def __init__(self, folder: Path, work: Path, key: ArtifactKey) -> None:
+        self.folder, self.work, self.key = folder, work, key
+
+    @cached_property
+    def found(self) -> Inspection:
+        if self.folder.is_symlink():
+            raise RefusedError(
+                "it is a symbolic link, where the compiler was to make a folder", where=str(self.folder),
+                change="see what the compile container ran: a link may lead to what is not the compiler's",
+            )  # fmt: skip
+        return inspection(self.folder, self.key, cache=self.work / CACHE)
+
+    @cached_property
+    def hashed(self) -> tuple[Hashed, ...]:
+        return hashed_below(self.folder)
+
+
+def _end(options: argparse.Namespace, store: Store, local: _Local, holder: str) -> int:
     """Say what is to be said, or store; the exit code."""
-    if _present(store, key):
-        _free(store, key, holder)
+    if _present(store, local.key):
+        _free(store, local.key, holder)
         return 0
     outcome = _outcome(options.work)
     if outcome.failure:
-        _free(store, key, holder)
+        _free(store, local.key, holder)
         say(**outcome.failure, level="error")
         return int(outcome.failure["exit_code"])
-    return _store(options, store, key, holder, outcome)
+    _raise_again(options.work)
+    return _store(options, store, local, holder, outcome)
 
 
-def _store(options: argparse.Namespace, store: Store, key: ArtifactKey, holder: str, outcome: Outcome) -> int:
-    notes = inspect_local(options.artifact, key, cache=options.work / CACHE)
-    hashed = hashed_below(options.artifact)
-    files = tuple(one.file for one in hashed)
+def _store(options: argparse.Namespace, store: Store, local: _Local, holder: str, outcome: Outcome) -> int:
+    key, faults = local.key, local.found.faults
+    files = tuple(one.file for one in local.hashed)
     with take(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, options.wait_s) as lease:
         if _present(store, key):  # written by whoever held the lease before us
             return 0
         manifest = Manifest(
             schema_version=1, kind="artifact", name=key.name, folder=f"{holder}-{_content(files)}",
-            fields=key.as_fields(), files=files, made=_made(store, key, holder, outcome, notes),
+            fields=key.as_fields(), files=files, made=_made(store, key, holder, outcome, local.found.notes),
         )  # fmt: skip
-        send_all(store, options.artifact, files_prefix(key.prefix, manifest), hashed, check=lease.check)
+        send_all(store, local.folder, files_prefix(key.prefix, manifest), local.hashed, check=lease.check)
         lease.confirm()
-        if not write_stored_manifest(store, key.prefix, manifest):
+        if faults:
+            write_refused(store, key.prefix, manifest, faults)
+        elif not write_stored_manifest(store, key.prefix, manifest):
             _present(store, key)
             return 0
+    if faults:
+        raise _refusal(options.work, store.url(files_prefix(key.prefix, manifest)), manifest.folder, faults)
     say("stored", object=store.url(manifest_key(key.prefix)), files=len(files), size=manifest.size)
     return 0
+
+
+def _refusal(work: Path, kept: str, run: str, faults: Sequence[str]) -> StaleError:
+    """Return the refusal of what is kept, and leave it for a restart of this container, which need not hash again."""
+    said = {
+        "what": spoken(faults), "where": f"{kept}/",
+        "change": "it is kept there and no server finds it; if what is said of it is no fault, take it in: "
+        f"tandem artifacts adopt --refused {run} --env ENVIRONMENT --variant EXPERIMENT/VARIANT; else compile again",
+    }  # fmt: skip
+    (work / REFUSED).write_text(json.dumps(said))
+    return StaleError(said["what"], where=said["where"], change=said["change"])
+
+
+def _raise_again(work: Path) -> None:
+    """Raise what an earlier start of this container said of the same artifact.
+
+    Raises:
+        StaleError: it was refused.
+    """
+    try:
+        said = {name: str(value) for name, value in json.loads((work / REFUSED).read_text()).items()}
+        error = StaleError(said["what"], where=said["where"], change=said["change"])
+    except (OSError, ValueError, KeyError, AttributeError):
+        return
+    raise error
 
 
 def _free(store: Store, key: ArtifactKey, holder: str) -> None:

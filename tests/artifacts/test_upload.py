@@ -151,21 +151,19 @@ def test_a_manifest_whose_answer_was_lost_is_ours(proxied, proxy, upload):  # no
     assert (code, lines[-1]["event"]) == (0, "stored")
 
 
-def test_an_artifact_that_fails_the_inspection_is_not_stored(store, upload, compiled):
+def test_an_artifact_that_fails_the_inspection_gets_no_manifest(store, upload, compiled):
     (compiled / "weights" / "tp1_sharded_checkpoint.safetensors").unlink()
     code, lines = upload()
 
-    assert (code, "tp1_sharded_checkpoint.safetensors: it is missing" in lines[-1]["event"], sizes(store)) == (
-        1,
-        True,
-        {},
-    )
+    assert (code, read_stored_manifest(store, KEY.prefix)) == (1, None)
+    assert "tp1_sharded_checkpoint.safetensors: it is missing" in lines[-1]["event"]
 
 
 def test_an_artifact_of_another_key_is_refused_by_field(store, upload):
-    code, lines = upload(key=replace(KEY, max_model_len=256))
+    other = replace(KEY, max_model_len=256)
+    code, lines = upload(key=other)
 
-    assert (code, sizes(store)) == (1, {})
+    assert (code, read_stored_manifest(store, other.prefix)) == (1, None)
     assert "max_model_len: artifact 128, deployment 256" in lines[-1]["event"]
 
 

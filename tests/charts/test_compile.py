@@ -9,6 +9,7 @@ import pytest
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, container, of_kind, stages, templates, variant
 
 from charts import workloads
+from charts.compile import TRANSFER_S
 from tandem.artifacts.driver.program import LINGER_S
 from tandem.spec import names
 from tandem.spec.compiler import compilation
@@ -186,7 +187,7 @@ def test_upload_is_told_where_the_artifact_lies() -> None:
 
     assert steps(spec)["upload"]["args"] == [
         "upload", "--bucket", "tandem-post-us-east-2-111122223333", "--artifact", "/artifact/current",
-        "--work", "/work",
+        "--work", "/work", "--patience-s", "1800",
     ]  # fmt: skip
 
 
@@ -308,3 +309,12 @@ def test_where_it_is_compiled_makes_no_other_artifact() -> None:
     }
 
     assert len(keys) == 1
+
+
+@each_job
+def test_an_upload_waits_for_s3_longer_than_restarts_would(environment: str, experiment: str, name: str) -> None:
+    """The kubelet waits 10, 20 and 40 s before the restarts that `backoffLimit` admits; then the pod is removed."""
+    upload = steps(pod(environment, experiment, name))["upload"]["args"]
+    patience = int(upload[upload.index("--patience-s") + 1])
+
+    assert 10 * (10 + 20 + 40) < patience < TRANSFER_S
