@@ -5,11 +5,13 @@ Invariant: a cache that passes has a finished graph and no other.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from tandem.artifacts.driver import graphs
 
+ENTRY = re.compile(r"MODULE_.*|[0-9a-f]{32,}")
 UNPROVEN = "that a second server starts from this cache root without compiling is shown only by one that has"
 
 
@@ -24,11 +26,14 @@ def failed_graphs(folder: Path) -> Iterator[str]:
 
 
 def inspect_cache_root(folder: Path) -> Iterator[str]:
-    """Yield one sentence per fault of a native artifact: a vLLM cache root on local disk."""
+    """Yield one sentence per fault of a native artifact: a vLLM cache root on local disk.
+
+    A folder that has no entry's name, such as a library's own for what it is about to write, is none of a graph.
+    """
     states = {"finished": 0, "failed": 0, "half": 0}
     for graph in graphs(folder):
         states[graph.state] += 1
-        if graph.state != "finished":
+        if graph.state != "finished" and ENTRY.fullmatch(graph.folder.name):
             yield f"{graph.folder}: a {graph.state} graph: {graph.why}"
     if not states["finished"]:
         yield f"{folder}: it holds no finished graph"

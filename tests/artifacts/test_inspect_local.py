@@ -270,3 +270,10 @@ def test_a_configuration_nested_beyond_reading_is_refused_by_name(fused: Path) -
     (fused / "neuron_config.json").write_text("[" * 200_000)
 
     assert "neuron_config.json: it cannot be read" in refusal(fused, key_of())
+
+
+def test_a_folder_of_the_cache_that_is_no_entry_is_no_half_graph(tmp_path: Path) -> None:
+    folder = native_artifact(tmp_path / "current")
+    (folder / "neuron/compile_cache/.staging").mkdir()
+
+    assert inspect_local(folder, native_key())
