@@ -12,6 +12,9 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.model import Model
 
 GIB = 2**30
+# Beside the tensors, per snapshot: tokenizer and configuration, blocks that are begun, whatever a file system holds
+# back for open files. A volume above its limit makes the kubelet evict the pod, with hours of compiling on its disk.
+SNAPSHOT_ROOM_GIB = 2
 UNKNOWN_GIB = 8  # of a model whose size no source tells: the heads among the data files, all below 4 GB
 # Sharded weights hold KV heads, embeddings and padding once per rank: 8 heads at 32 ranks make 65.5 GB 69.7 GB, and
 # a 1.7B model at 32 ranks one and a half times its size. Twice is above both; the graphs are the rest.
@@ -23,8 +26,8 @@ LARGEST_FILE_GIB, STAGE_ROOM_GIB = 10, 2
 
 
 def models_gib(models: Iterable[Model]) -> int:
-    """Return what the snapshots of `models` take, in whole GiB, rounded up."""
-    return sum(_gib(model) for model in models)
+    """Return what the snapshots of `models` take at most, in whole GiB."""
+    return sum(_gib(model) + SNAPSHOT_ROOM_GIB for model in models)
 
 
 def artifact_gib(models: Iterable[Model]) -> int:

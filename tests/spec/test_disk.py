@@ -11,13 +11,19 @@ GIB = 2**30
 QWEN, DRAFT, HEAD = "Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B", "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
 
 
-def test_a_snapshot_is_rounded_up() -> None:
-    assert models_gib([known().models[QWEN]]) == 62  # 65,524,246,528 bytes
+def test_a_snapshot_is_rounded_up_and_has_room() -> None:
+    assert models_gib([known().models[QWEN]]) == 64  # 65,524,246,528 bytes are 61.02 GiB
+
+
+def test_no_snapshot_comes_near_the_limit_at_which_its_pod_is_evicted() -> None:
+    sizes = {model.id: model.bytes.value for model in known().models.values() if model.bytes.value}
+
+    assert not [name for name, size in sizes.items() if models_gib([known().models[name]]) * GIB - size < 2 * GIB]
 
 
 def test_a_model_of_unknown_size_is_asked_room_for() -> None:
     assert known().models[HEAD].bytes.value is None
-    assert models_gib([known().models[HEAD]]) == 8
+    assert models_gib([known().models[HEAD]]) == 10
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
