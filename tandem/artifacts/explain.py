@@ -92,7 +92,7 @@ def resolve(word: str, known: Iterable[Side], stored: Callable[[], Iterable[Side
         WorldError: the bucket did not give what the word may mean.
     """
     first = list(known)
-    if Path(word).exists() and not any(word in (side.name, *side.words) for side in first):
+    if _is_path(word) and not any(word in (side.name, *side.words) for side in first):
         return on_disk(Path(word))
     if found := _meant(word, first):
         return found
@@ -256,6 +256,13 @@ def _meant(word: str, sides: Iterable[Side]) -> Side | None:
         names = ", ".join(sorted(side.name for side in started))
         raise RefusedError(f"{word!r} means {len(started)} keys", change=f"write more of one: {names}")
     return started[0] if started else None
+
+
+def _is_path(word: str) -> bool:
+    try:
+        return Path(word).exists()
+    except OSError:  # longer than a name can be, or behind a folder that may not be searched
+        return False
 
 
 def _plain(body: bytes) -> Any:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 
 from tandem.artifacts.fault import RefusedError, StaleError, WorldError
 from tandem.artifacts.files import PIECE, digest_of
@@ -29,7 +29,7 @@ from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File, inside
 from tandem.artifacts.parts import PART
 from tandem.artifacts.store import HaltedError, Store, each
-from tandem.artifacts.store_fault import Asked, fault_of, reason
+from tandem.artifacts.store_fault import RAISED, Asked, fault_of, reason
 
 FILES_AT_ONCE = 4
 RANGE = PART  # bytes asked for at once
@@ -301,7 +301,7 @@ def _pieces(store: Store, key: str, etag: str, offset: int, length: int) -> Iter
         while length:
             try:
                 piece = body.read(min(PIECE, length))
-            except BotoCoreError as error:
+            except RAISED as error:
                 raise _CutShortError from error
             if not piece:
                 return

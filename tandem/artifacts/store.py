@@ -24,10 +24,9 @@ from typing import Any
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
 
 from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.store_fault import Asked, fault_of, reason
+from tandem.artifacts.store_fault import RAISED, Asked, fault_of, reason
 
 CONCURRENCY = 8  # requests at once; each holds a megabyte or less, so this bounds memory too
 ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
@@ -108,7 +107,7 @@ class Store:
         """Turn what botocore raises within into an ArtifactError that names the operation and the object."""
         try:
             yield
-        except (ClientError, BotoCoreError, ResponseParserError) as error:
+        except RAISED as error:
             raise fault_of(error, Asked(operation=operation, bucket=self.bucket, key=key)) from None
 
     def head(self, key: str) -> Head | None:
@@ -276,7 +275,7 @@ def _unusable(error: Exception, bucket: str) -> Exception:
     if isinstance(error, BotoCoreError):
         return fault_of(error, Asked(operation="Connect", bucket=bucket, key=""))
     return RefusedError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/",
-                        change="correct AWS_ENDPOINT_URL")  # fmt: skip
+                        change="correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set")  # fmt: skip
 
 
 def _client(concurrency: int) -> Any:

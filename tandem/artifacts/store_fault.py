@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
+from urllib3.exceptions import SSLError as BrokenTlsError
 
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
 from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
@@ -35,6 +36,8 @@ ACTIONS = {
 }
 ON_BUCKET = {"ListMultipartUploads", "ListObjectsV2"}  # their resource is the bucket; the prefix is a condition
 READ = {"HeadObject", "GetObject", "ListObjectsV2"}
+# what botocore raises; TLS that breaks within a body it lets through as urllib3 says it
+RAISED = (boto.ClientError, boto.BotoCoreError, ResponseParserError, BrokenTlsError)
 AGAIN = "run the same command again: what was finished is kept"
 
 
@@ -68,6 +71,8 @@ def fault_of(error: BaseException, asked: Asked) -> ArtifactError:
     if isinstance(error, ArtifactError):
         return error
     if isinstance(error, boto.ClientError):
+        if error.operation_name.startswith("AssumeRole"):  # of STS, before S3 was asked anything
+            return _bad_credentials(reason(error), _brief(error), asked)
         return _answered(error, asked)
     for kinds, said in _UNANSWERED:
         if isinstance(error, kinds):
@@ -258,6 +263,6 @@ _UNANSWERED: tuple[tuple[tuple[type[Exception], ...], Callable[[Exception, Asked
       boto.ParamValidationError, boto.InvalidRegionError, boto.EndpointProviderError,
       boto.InvalidRetryConfigurationError, boto.InvalidProxiesConfigError), _misconfigured),
     ((ResponseParserError, boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError,
-      boto.ConnectionClosedError), _cut_short),
+      boto.ConnectionClosedError, BrokenTlsError), _cut_short),
     ((boto.HTTPClientError, boto.ConnectionError), _unreachable),
 )  # fmt: skip

@@ -206,7 +206,7 @@ def _rendered(text: str) -> dict[str, Fields] | str:
         for document in text.split(BETWEEN):
             if KEY_VARIABLE in document:
                 name, key = _quickly(document) or _slowly(document)
-                found[name] = json.loads(key)
+                found[name] = dict(json.loads(key).items())  # whatever else it may be has none
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return UNREADABLE
     return found or NO_KEYS

@@ -219,3 +219,8 @@ def test_the_module_refuses_one_key_alone(
         monkeypatch.setenv("TANDEM_ARTIFACT_KEY", value)
 
     assert main(["explain", str(tmp_path)]) == 2
+
+
+def test_a_word_that_no_file_can_be_called_is_looked_up_all_the_same() -> None:
+    with pytest.raises(RefusedError, match="is no variant, no key and no file"):
+        resolve("a" * 300, [])

@@ -10,6 +10,8 @@ import stat
 import threading
 
 import pytest
+from botocore.response import StreamingBody
+from urllib3.exceptions import SSLError as BrokenTlsError
 
 from tandem.artifacts.fault import RefusedError, StaleError, WorldError
 from tandem.artifacts.files import digest_of
@@ -114,6 +116,21 @@ def test_a_range_that_was_cut_short_goes_on_where_it_ended(proxied, proxy, put, 
     receive(proxied, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert [one.headers["range"] for one in proxy.requests("GetObject")] == ["bytes=0-99999", "bytes=60000-99999"]
+
+
+def test_a_connection_that_breaks_within_tls_is_one_that_was_cut_short(store, put, tmp_path, monkeypatch):
+    body, read, broken = put(RANGE), StreamingBody.read, []
+
+    def once(stream, amount=None):
+        if not broken:
+            broken.append(stream)
+            raise BrokenTlsError("[SSL: DECRYPTION_FAILED_OR_BAD_RECORD_MAC]")
+        return read(stream, amount)
+
+    monkeypatch.setattr(StreamingBody, "read", once)
+    receive(store, KEY, tmp_path / "w", len(body), sha256(body))
+
+    assert ((tmp_path / "w").read_bytes() == body, len(broken)) == (True, 1)
 
 
 def test_a_range_that_is_always_cut_short_is_told(proxied, proxy, put, tmp_path):

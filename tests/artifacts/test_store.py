@@ -180,6 +180,13 @@ def test_a_profile_that_does_not_exist_is_bad_input(aws, monkeypatch):  # noqa: 
         open_store("some-bucket")
 
 
+def test_a_number_of_tries_that_is_none_is_bad_input(aws, monkeypatch):  # noqa: ARG001
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "many")
+
+    with pytest.raises(ArtifactError, match=r"many.*AWS_MAX_ATTEMPTS"):
+        open_store("some-bucket")
+
+
 def test_an_endpoint_that_is_no_address_is_bad_input(aws, monkeypatch):  # noqa: ARG001
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "not an address")
 

@@ -7,6 +7,7 @@ import socket
 
 import pytest
 from botocore import exceptions as boto
+from urllib3.exceptions import SSLError as BrokenTlsError
 
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
 from tandem.artifacts.store_fault import ACTIONS, Asked, fault_of
@@ -47,6 +48,12 @@ def test_a_code_of_the_service_has_its_words(code, kind, said):
     assert type(fault) is kind
     with pytest.raises(kind, match=rf"^s3://some-bucket/models/o/n/r/f: .*{said}"):
         raise fault
+
+
+def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
+    fault = answered("AccessDenied", f"{USER}sts:AssumeRole on resource: x", status=403, operation="AssumeRole")
+
+    assert ("does not accept these credentials" in fault.what, "sts:AssumeRole" in fault.what) == (True, True)
 
 
 def test_an_unknown_code_of_a_broken_server_is_one_to_wait_for():
@@ -99,6 +106,7 @@ def test_a_read_that_the_buckets_policy_forbids_has_nothing_to_do_with_keys():
         (boto.ConnectTimeoutError(endpoint_url="http://x"), WorldError, "cannot be reached"),
         (boto.SSLError(endpoint_url="http://x", error="bad"), WorldError, "cannot be reached"),
         (boto.ReadTimeoutError(endpoint_url="http://x"), WorldError, "ended within the data"),
+        (BrokenTlsError("bad record mac"), WorldError, "ended within the data"),
         (boto.ConnectionClosedError(endpoint_url="http://x"), WorldError, "ended within the data"),
         (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), WorldError, "ended within the data"),
         (boto.ProfileNotFound(profile="p"), RefusedError, "AWS_PROFILE"),

@@ -264,6 +264,7 @@ def test_an_environment_that_was_never_rendered_is_said_to_be_not_compared(
     "text",
     [
         yaml.safe_dump(deployment("a", "{")),
+        yaml.safe_dump(deployment("a", "[1]")),
         "kind: Deployment\nTANDEM_ARTIFACT_KEY: 1\n",
         "a: [TANDEM_ARTIFACT_KEY",
         "- TANDEM_ARTIFACT_KEY\n",
