@@ -61,7 +61,7 @@ class Outcome:
     @property
     def failure(self) -> dict[str, Any] | None:
         """What is said of a compile that was given up, by whoever says it: a log line's fields, and the exit code."""
-        if self.result != GIVEN_UP:
+        if self.result != GIVEN_UP or not self.attempts:
             return None
         last = self.attempts[-1]
         kind = KINDS.get(last.kind, UNKNOWN)
