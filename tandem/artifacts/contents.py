@@ -17,6 +17,7 @@ from typing import Literal
 from tandem.artifacts.fault import ArtifactError, WorldError
 from tandem.artifacts.lease import Tenure, tenure
 from tandem.artifacts.manifest import LEASE_NAME, Manifest, NewerSchemaError
+from tandem.artifacts.refused import NAME as REFUSED
 from tandem.artifacts.store import Listed, Store
 from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest
 
@@ -97,6 +98,12 @@ class StoredSet:
     def files(self) -> tuple[Listed, ...]:
         """Return its objects without manifest and lease."""
         return tuple(listed for listed in self.objects if listed.key not in {self.manifest_key, self.lease_key})
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Return the runs that an upload refused and kept."""
+        end = f"/{REFUSED}"
+        return tuple(self.folder(listed.key) for listed in self.objects if listed.key.endswith(end))
 
     def folder(self, key: str) -> str:
         """Return the run's folder that an object of an artifact lies in; empty for one that lies in none."""

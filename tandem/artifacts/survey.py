@@ -88,7 +88,8 @@ def _unwhole(found: StoredSet) -> tuple[State | None, tuple[str, ...]]:
         return None, ()
     if found.condition in {"newer", "unread"} and found.fault is not None:
         return found.condition, (found.fault.what, found.fault.change)
-    return found.condition, (found.damage or found.writer,)
+    kept = (f"an upload refused and kept it: tandem artifacts adopt --refused {run}" for run in found.refused)
+    return found.condition, (found.damage or found.writer, *kept)
 
 
 def _row(need: Need, found: StoredSet | None, state: State, why: tuple[str, ...] = ()) -> Row:

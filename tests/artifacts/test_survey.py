@@ -55,6 +55,14 @@ def test_a_set_without_a_manifest_is_partial_and_says_who_holds_it() -> None:
     )  # fmt: skip
 
 
+def test_a_set_that_an_upload_refused_says_how_it_is_taken_in_all_the_same() -> None:
+    found = row(made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json"))
+
+    assert (found.state, found.why[-1]) == (
+        "partial", "an upload refused and kept it: tandem artifacts adopt --refused run-1",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("lease", "why"),
     [(None, "nobody writes it"), (Tenure(holder="j", until=None, held=False), "nobody writes it, j was the last")],
