@@ -56,7 +56,7 @@ def test_a_set_without_a_manifest_is_partial_and_says_who_holds_it() -> None:
 
 
 def test_a_set_that_an_upload_refused_says_how_it_is_taken_in_all_the_same() -> None:
-    found = row(made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json"))
+    found = row(made_up(KEY.prefix, "run-1/a", "run-1/tandem-refused.json", whole=False))
 
     assert (found.state, found.why[-1]) == (
         "partial", "an upload refused and kept it: tandem artifacts adopt --refused run-1",
