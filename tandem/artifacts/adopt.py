@@ -18,7 +18,7 @@ from tandem.artifacts.asked import asked_key
 from tandem.artifacts.explain import on_disk
 from tandem.artifacts.fault import RefusedError
 from tandem.artifacts.fetch import require_same
-from tandem.artifacts.files import files_below
+from tandem.artifacts.files import hashed_below
 from tandem.artifacts.inspect_local import inspect_local
 from tandem.artifacts.lease import take
 from tandem.artifacts.log import say
@@ -69,14 +69,15 @@ def adopt(store: Store, folder: Path, key: ArtifactKey, *, wait_s: float = 0) ->
         return there
     _require_folder(folder)
     unproven = inspect_local(folder, key)
-    files = files_below(folder)
+    hashed = hashed_below(folder)
+    files = tuple(one.file for one in hashed)
     run = f"{RUN}{_digest(files)}"
     manifest = Manifest(
         schema_version=SCHEMA_VERSION, kind="artifact", name=key.name, folder=run, fields=key.as_fields(), files=files,
         made={"run": run, "where": "elsewhere", "unproven": [UNPROVEN, *unproven]},
     )  # fmt: skip
     with take(store, f"{key.prefix}/{LEASE_NAME}", run, LEASE_S, wait_s) as lease:
-        send_all(store, folder, f"{key.prefix}/{run}", files, check=lease.check)
+        send_all(store, folder, f"{key.prefix}/{run}", hashed, check=lease.check)
         lease.confirm()
         ours = write_stored_manifest(store, key.prefix, manifest)
     there = None if ours else _present(store, key)

@@ -8,6 +8,7 @@ not whole; the lease goes last, so a run that was interrupted is finished by the
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -302,6 +303,14 @@ def whole_days(text: str) -> int:
     return int(text)
 
 
+def _warn_of_unknown(used: Iterable[str], stored: Iterable[StoredSet]) -> None:
+    """Tell each name that keeps nothing: not stored yet, or misspelt, and then what was meant goes."""
+    known = [found.name for found in stored]
+    for name in sorted(set(used) - set(known)):
+        nearest = difflib.get_close_matches(name, known)
+        say("used, and stored nowhere here", level="warning", name=name, nearest=nearest)
+
+
 def run(options: argparse.Namespace) -> int:
     """Collect from a bucket, told by name what is in use.
 
@@ -318,7 +327,9 @@ def run(options: argparse.Namespace) -> int:
         )  # fmt: skip
     store = open_store(options.bucket)
     cutoff = store.now() - timedelta(days=options.days)
-    planned = plan(contents(store, with_uploads=True), used, cutoff)
+    stored = contents(store, with_uploads=True)
+    _warn_of_unknown(options.used, stored)
+    planned = plan(stored, used, cutoff)
     for kept in planned.kept:
         say("kept", prefix=kept.found.prefix, why=kept.why, size=kept.found.size)
     unread = next((kept.fault for kept in planned.kept if kept.fault), None)

@@ -23,7 +23,9 @@ def say(event: str, *, level: str = "info", **details: Any) -> None:
     """
     at = datetime.now(tz=UTC).isoformat(timespec="milliseconds")
     line = json.dumps({"at": at, "level": level, "event": event, **details}, ensure_ascii=False, default=str)
-    sys.stdout.write(line + "\n")
+    sys.stdout.write(
+        line.encode(errors="backslashreplace").decode() + "\n"
+    )  # names that are no UTF-8, as JSON has them
     sys.stdout.flush()  # a killed pod must have said what it did
 
 

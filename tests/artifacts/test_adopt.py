@@ -16,6 +16,7 @@ from tandem.artifacts.__main__ import main
 from tandem.artifacts.adopt import adopt
 from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError, WorldError
 from tandem.artifacts.lease import HeldError, take
+from tandem.artifacts.parts import PART
 from tandem.artifacts.store import Store
 from tandem.artifacts.stored import read_stored_manifest
 from tandem.twin.faults.proxy import FaultProxy
@@ -215,3 +216,13 @@ def test_the_module_refuses_a_bucket_that_is_not_there(
     monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(KEY.as_fields()))
 
     assert main(["adopt", str(folder), "--bucket", "no-such-bucket"]) == 2
+
+
+def test_a_file_is_hashed_once_for_its_manifest_and_its_parts(
+    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "more.bin").write_bytes(bytes(PART + 1))
+    hashed: list[object] = []
+    monkeypatch.setattr("tandem.artifacts.send._Sending._digest", lambda *asked: hashed.append(asked))
+
+    assert (adopt(store, folder, KEY).taken, hashed) == (True, [])

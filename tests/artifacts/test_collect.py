@@ -244,7 +244,19 @@ def test_the_module_deletes_nothing_unless_told_to(
 
     code, log = run("--used", "other", "--days", "0")
 
-    assert (code, [line["event"] for line in log], keys(store)) == (0, ["would delete", "dry run"], before)
+    assert (code, [line["event"] for line in log[1:]], keys(store)) == (0, ["would delete", "dry run"], before)
+
+
+def test_a_name_that_keeps_nothing_is_warned_of_with_the_nearest(
+    store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]
+) -> None:
+    put_set(store, KEY, "run")
+    put_set(store, MODEL)
+
+    _, log = run("--used", "tiny-00000000000", "--used", "org/name@main")
+
+    warned = [(line["name"], line["nearest"]) for line in log if line["level"] == "warning"]
+    assert warned == [("tiny-00000000000", ["tiny-000000000000"])]
 
 
 def test_the_module_deletes_when_told_to(store: Store, run: Callable[..., tuple[int, list[dict[str, object]]]]) -> None:

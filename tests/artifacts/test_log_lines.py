@@ -1,0 +1,20 @@
+"""Log lines: one JSON object each, whatever they are told."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+
+import pytest
+
+from tandem.artifacts.log import say
+
+
+def test_a_name_that_is_no_utf_8_is_told_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(taken, encoding="utf-8", errors="strict"))
+
+    say("refused", file="a\udcff \u00e9")
+
+    assert json.loads(taken.getvalue().decode())["file"] == "a\udcff \u00e9"
