@@ -24,7 +24,7 @@ from tandem.artifacts.asked import asked_holder, asked_key
 from tandem.artifacts.driver import COMPILED, Outcome, read_outcome
 from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError, WorldError
 from tandem.artifacts.fetch import PRESENT, require_same
-from tandem.artifacts.files import Hashed, hashed_below
+from tandem.artifacts.files import Hashed, digest_of, hashed_below
 from tandem.artifacts.inspect_local import Inspection, inspection, spoken
 from tandem.artifacts.lease import let_go, take
 from tandem.artifacts.log import say
@@ -158,12 +158,12 @@ def _refusal(work: Path, kept: str, run: str, faults: Sequence[str]) -> StaleErr
         "change": "it is kept there and no server finds it; if what is said of it is no fault, take it in: "
         f"tandem artifacts adopt --refused {run} --env ENVIRONMENT --variant EXPERIMENT/VARIANT; else compile again",
     }  # fmt: skip
-    (work / REFUSED).write_text(json.dumps(said))
+    (work / REFUSED).write_text(json.dumps({**said, "compile": digest_of(work / OUTCOME)}))
     return StaleError(said["what"], where=said["where"], change=said["change"])
 
 
 def _raise_again(work: Path) -> None:
-    """Raise what an earlier start of this container said of the same artifact.
+    """Raise what an earlier start of this container said of what the same compile made.
 
     Raises:
         StaleError: it was refused.
@@ -171,9 +171,11 @@ def _raise_again(work: Path) -> None:
     try:
         said = {name: str(value) for name, value in json.loads((work / REFUSED).read_text()).items()}
         error = StaleError(said["what"], where=said["where"], change=said["change"])
+        same = said["compile"] == digest_of(work / OUTCOME)
     except (OSError, ValueError, KeyError, AttributeError):
         return
-    raise error
+    if same:
+        raise error
 
 
 def _free(store: Store, key: ArtifactKey, holder: str) -> None:

@@ -81,6 +81,15 @@ def test_a_restart_of_the_container_says_the_same_and_sends_nothing(
     assert not proxy.requests("PutObject")
 
 
+def test_what_another_compile_made_is_judged_anew(store: Store, upload: Any, odd: Path, tmp_path: Path) -> None:
+    upload(odd)
+    (odd / ODD).unlink()
+    write_outcome(tmp_path / "work", began=2.0)
+
+    assert upload(odd)[0] == 0
+    assert read_stored_manifest(store, KEY.prefix) is not None
+
+
 def test_the_lease_is_free_after_a_refusal(store: Store, upload: Any, odd: Path) -> None:
     upload(odd)
     lease = store.read(f"{KEY.prefix}/tandem-lease.json")
