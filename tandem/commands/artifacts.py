@@ -140,7 +140,7 @@ def _explain(of: Scene, options: argparse.Namespace) -> Exit:
 def _collect(of: Scene, options: argparse.Namespace) -> Exit:
     if of.unread:
         raise SpecError(of.unread)
-    rendered = _rendered(of)
+    rendered = _rendered(of, options.environments)
     from tandem.artifacts.collect import DELETED, carry_out, keeps_versions, plan  # noqa: PLC0415 - boto3
     from tandem.artifacts.contents import contents  # noqa: PLC0415
 
@@ -170,19 +170,24 @@ def _collect(of: Scene, options: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def _rendered(of: Scene) -> list[Mapping[str, Any]]:
+def _rendered(of: Scene, environments: Path) -> list[Mapping[str, Any]]:
     """Return the keys that the rendered servers of the bucket's environments carry: what may be running now.
+
+    They are looked for in the working folder and beside the declared files, for a command that is run elsewhere.
 
     Raises:
         SpecError: a rendered file cannot be read.
     """
-    if not MANIFESTS.is_dir():
-        return []
     mine = {of.environment.name, *of.sharing}
-    places = {place: keys for place, keys in manifests(MANIFESTS).places.items() if place[0] in mine}
-    broken = [place for place, keys in places.items() if isinstance(keys, str)]
+    places = {
+        folder.joinpath(*place): keys
+        for folder in (MANIFESTS, environments.parent / MANIFESTS)
+        for place, keys in (manifests(folder).places if folder.is_dir() else {}).items()
+        if place[0] in mine
+    }
+    broken = [folder for folder, keys in places.items() if isinstance(keys, str)]
     if broken:
-        raise SpecError([_unreadable(Path(MANIFESTS, *place)) for place in broken])
+        raise SpecError([_unreadable(folder) for folder in broken])
     return [fields for keys in places.values() if not isinstance(keys, str) for fields in keys.values()]
 
 

@@ -265,3 +265,16 @@ def test_who_may_not_delete_is_told_which_right_is_missing(
 def test_days_that_are_none_are_refused(run: Run, days: str) -> None:
     with pytest.raises(SystemExit, match="2"):
         run("--days", days)
+
+
+def test_what_is_rendered_beside_the_declared_files_stays_wherever_the_command_runs(
+    run: Run, mine: Path, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = old_key(mine)
+    put_set(store, served.prefix, "run", served.as_fields())
+    write_manifest(mine, served.as_fields())
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    before = keys(store)
+
+    assert (run("--delete")[0], keys(store)) == (0, before)
