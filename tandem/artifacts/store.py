@@ -36,6 +36,8 @@ SMALL = 64 << 20  # bytes; a manifest of 200,000 files is smaller
 PAGE = 1000  # rows of a listing at once, the most that S3 gives
 DELETED_AT_ONCE = 1000  # S3 API reference, DeleteObjects
 CONFLICTS = 8  # tries after 409 ConditionalRequestConflict: another write of the same key was under way
+BUSY = {"SlowDown", "InternalError", "ServiceUnavailable"}
+BUSY_S = 4.0  # at most before the keys are deleted once more
 UNMET = {"PreconditionFailed", "412"}
 CONFLICT = {"ConditionalRequestConflict", "OperationAborted", "409"}
 GONE = {"NoSuchKey", "404", "NotFound"}
@@ -233,13 +235,24 @@ class Store:
             ArtifactError: S3 did not delete one of them; it is named.
         """
         for start in range(0, len(keys), DELETED_AT_ONCE):
-            batch = keys[start : start + DELETED_AT_ONCE]
-            with self.asking("DeleteObjects", batch[0]):
-                objects = {"Objects": [{"Key": key} for key in batch], "Quiet": True}
-                answer = self.client.delete_objects(Bucket=self.bucket, Delete=objects)
-            for failed in answer.get("Errors", ()):
-                error = ClientError({"Error": failed}, "DeleteObjects")
-                raise fault_of(error, Asked(operation="DeleteObjects", bucket=self.bucket, key=failed["Key"]))
+            left = keys[start : start + DELETED_AT_ONCE]
+            for tries_left in reversed(range(ATTEMPTS)):
+                left = self._deleted(left, last=not tries_left)
+                if not left:
+                    break
+                time.sleep(random.uniform(0, BUSY_S))  # noqa: S311 - a wait is no secret
+
+    def _deleted(self, keys: Sequence[str], *, last: bool) -> Sequence[str]:
+        """Delete objects; those that S3 was too busy for, which botocore does not see within a good answer."""
+        with self.asking("DeleteObjects", keys[0]):
+            objects = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+            answer = self.client.delete_objects(Bucket=self.bucket, Delete=objects)
+        failed = answer.get("Errors", ())
+        for row in failed:
+            if last or row["Code"] not in BUSY:
+                error = ClientError({"Error": row}, "DeleteObjects")
+                raise fault_of(error, Asked(operation="DeleteObjects", bucket=self.bucket, key=row["Key"]))
+        return [row["Key"] for row in failed]
 
     def now(self) -> datetime:
         """Return S3's own time, to the second; ages and expiries are never judged by this machine's clock."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
-from tandem.artifacts.store import open_store
+from tandem.artifacts.store import ATTEMPTS, Store, open_store
 from tandem.twin.faults.rules import ACCESS_DENIED, CorruptAnswer, CutAnswer, Drop, LoseAnswer, Rule, Status
 
 pytestmark = pytest.mark.endpoint
@@ -192,3 +192,35 @@ def test_an_endpoint_that_is_no_address_is_bad_input(aws, monkeypatch):  # noqa:
 
     with pytest.raises(ArtifactError, match="AWS_ENDPOINT_URL"):
         open_store("some-bucket")
+
+
+class Deleting:
+    """A client that is told what each DeleteObjects says of its keys; the last answer stays."""
+
+    def __init__(self, *answers):
+        self.answers, self.asked = list(answers), []
+
+    def delete_objects(self, Bucket, Delete):  # noqa: ARG002, N803 - as boto3 spells them
+        self.asked.append([each["Key"] for each in Delete["Objects"]])
+        code = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return {"Errors": [{"Key": "b", "Code": code, "Message": "said"}] if code else []}
+
+
+def test_a_key_that_s3_was_too_busy_to_delete_is_deleted_again(monkeypatch):
+    monkeypatch.setattr("tandem.artifacts.store.time.sleep", lambda _: None)
+    client = Deleting("SlowDown", "InternalError", "")
+    Store("bucket", client, 1).delete(["a", "b", "c"])
+
+    assert client.asked == [["a", "b", "c"], ["b"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    ("code", "times", "said"), [("SlowDown", ATTEMPTS, "at every try"), ("AccessDenied", 1, "S3 denies")]
+)
+def test_a_key_that_s3_does_not_delete_is_named(monkeypatch, code, times, said):
+    monkeypatch.setattr("tandem.artifacts.store.time.sleep", lambda _: None)
+    client = Deleting(code)
+    with pytest.raises(WorldError, match=rf"^s3://bucket/b: .*{said}"):
+        Store("bucket", client, 1).delete(["a", "b"])
+
+    assert len(client.asked) == times
