@@ -28,7 +28,7 @@ from tandem.artifacts.files import PIECE, digest_of
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File, inside
 from tandem.artifacts.parts import PART
-from tandem.artifacts.store import HaltedError, Store, each
+from tandem.artifacts.store import Store, each
 from tandem.artifacts.store_fault import RAISED, Asked, fault_of, reason
 
 FILES_AT_ONCE = 4
@@ -232,8 +232,7 @@ class _Receiving:
         try:
             for offset in range(0, self.size, RANGE):
                 ahead.acquire()
-                if self.store.halted.is_set():
-                    raise HaltedError
+                self.store.require_going()
                 ranges.append(self.store.pool.submit(self._range, offset, min(RANGE, self.size - offset)))
                 ranges[-1].add_done_callback(lambda _: ahead.release())
                 while hashed < len(ranges) and ranges[hashed].done():
@@ -253,6 +252,7 @@ class _Receiving:
             digest.update(os.pread(self.descriptor, min(PIECE, end - offset), offset))
 
     def _range(self, offset: int, length: int) -> None:
+        self.store.require_going()
         for piece in stream(self.store, self.key, self.etag, offset, length):
             offset += _written(self.descriptor, piece, offset)
 

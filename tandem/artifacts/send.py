@@ -27,7 +27,7 @@ from tandem.artifacts.files import PIECE, Hashed, unreadable
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File
 from tandem.artifacts.parts import LARGEST, Part, Span, part_size, parts_of
-from tandem.artifacts.store import HaltedError, Store, each
+from tandem.artifacts.store import Store, each
 from tandem.artifacts.store_fault import reason
 
 FILES_AT_ONCE = 4  # each reads and hashes one file; their parts share the store's threads
@@ -326,6 +326,7 @@ class _Sending:
         return parts
 
     def _send_part(self, upload_id: str, part: Part, digest: str) -> str:
+        self.store.require_going()
         with self._body_sent("UploadPart"):
             answer = self.store.client.upload_part(
                 Bucket=self.store.bucket, Key=self.key, UploadId=upload_id, PartNumber=part.number,
@@ -358,8 +359,7 @@ class _Line:
     def add(self, number: int, act: Callable[..., str], *arguments: Any) -> None:
         """Begin one more when there is room; raise what befell an earlier one, or another file."""
         self._room.acquire()
-        if self._store.halted.is_set():
-            raise HaltedError
+        self._store.require_going()
         if self._failed:
             self._failed[0].result()
         self._futures[number] = self._pool.submit(act, *arguments)

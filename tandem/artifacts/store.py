@@ -100,6 +100,15 @@ class Store:
         """The threads of the data: parts and ranges; nothing that waits for others may run here."""
         return ThreadPoolExecutor(self.concurrency, thread_name_prefix="s3")
 
+    def require_going(self) -> None:
+        """Begin nothing more once another of several files has failed.
+
+        Raises:
+            HaltedError: it has.
+        """
+        if self.halted.is_set():
+            raise HaltedError
+
     def url(self, key: str) -> str:
         """Return the `s3://` address of a key."""
         return f"s3://{self.bucket}/{key}"

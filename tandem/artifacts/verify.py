@@ -17,7 +17,7 @@ from tandem.artifacts.inspect_local import inspect_local
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File, Manifest, inside, read_manifest
 from tandem.artifacts.receive import stream
-from tandem.artifacts.store import HaltedError, Store, each, open_store
+from tandem.artifacts.store import Store, each, open_store
 from tandem.artifacts.stored import files_prefix, manifest_key
 from tandem.spec.artifact_key import ArtifactKey
 
@@ -146,8 +146,7 @@ def _fault(store: Store, below: str, file: File) -> ArtifactError | None:
     try:
         for piece in stream(store, key, head.etag, 0, head.size) if head.size else ():
             digest.update(piece)
-            if store.halted.is_set():
-                raise HaltedError
+            store.require_going()
     except StaleError as error:
         return error
     if digest.hexdigest() != file.sha256:

@@ -17,7 +17,8 @@ from tandem.artifacts.fault import RefusedError, StaleError, WorldError
 from tandem.artifacts.files import digest_of
 from tandem.artifacts.manifest import File
 from tandem.artifacts.receive import receive, receive_all
-from tandem.twin.faults.rules import CorruptAnswer, CutAnswer, Drop, LoseAnswer, Rule
+from tandem.artifacts.store import HaltedError, Store
+from tandem.twin.faults.rules import CorruptAnswer, CutAnswer, Delay, Drop, LoseAnswer, Rule
 
 pytestmark = pytest.mark.endpoint
 RANGE = 100_000
@@ -131,6 +132,17 @@ def test_a_connection_that_breaks_within_tls_is_one_that_was_cut_short(store, pu
     receive(store, KEY, tmp_path / "w", len(body), sha256(body))
 
     assert ((tmp_path / "w").read_bytes() == body, len(broken)) == (True, 1)
+
+
+def test_ranges_that_wait_for_a_thread_are_not_asked_for_once_the_work_halts(proxied, proxy, put, tmp_path):
+    narrow = Store(proxied.bucket, proxied.client, 2)
+    body = put(4 * RANGE)
+    proxy.watch = lambda *seen: narrow.halted.set() if (seen[0], seen[1].operation) == ("done", "GetObject") else None
+    proxy.use(Rule(operation="GetObject", fault=Delay(delay_s=0.5)))
+
+    with pytest.raises(HaltedError):
+        receive(narrow, KEY, tmp_path / "w", len(body), sha256(body))
+    assert (len(proxy.requests("GetObject")) <= 2, names(tmp_path)) == (True, [])
 
 
 def test_a_range_that_is_always_cut_short_is_told(proxied, proxy, put, tmp_path):

@@ -12,7 +12,7 @@ from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.files import digest_of, files_below, hashed_below
 from tandem.artifacts.parts import MIB
 from tandem.artifacts.send import send, send_all
-from tandem.artifacts.store import open_store
+from tandem.artifacts.store import HaltedError, Store, open_store
 from tandem.twin.faults.rules import ACCESS_DENIED, SLOW_DOWN, Delay, Drop, LoseAnswer, Rule, Status
 
 pytestmark = pytest.mark.endpoint
@@ -155,6 +155,17 @@ def test_the_failure_of_one_file_halts_the_others(proxied, proxy, blob):
     with pytest.raises(WorldError, match="p/small: S3 denies PutObject"):
         send_all(proxied, folder, "p", files_below(folder))
     assert len(proxy.requests("UploadPart")) < 12
+
+
+def test_parts_that_wait_for_a_thread_are_not_sent_once_the_work_halts(proxied, proxy, blob):
+    narrow = Store(proxied.bucket, proxied.client, 2)
+    path = blob("w", 4 * PART)
+    proxy.use(Rule(operation="UploadPart", fault=Delay(delay_s=0.5)))
+    proxy.watch = lambda *seen: narrow.halted.set() if (seen[0], seen[1].operation) == ("done", "UploadPart") else None
+
+    with pytest.raises(HaltedError):
+        send(narrow, path, KEY, digest_of(path))
+    assert len(proxy.requests("UploadPart")) <= 2
 
 
 def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, proxy, endpoint, bucket, blob):
