@@ -19,7 +19,7 @@ from tandem.artifacts.fault import RefusedError
 from tandem.artifacts.manifest import LEASE_NAME, NAME, File, inside
 from tandem.artifacts.parts import parts_of
 
-PIECE = 1 << 20  # bytes read at once: large enough for full speed, small enough for any number of threads
+PIECE = 1 << 18  # bytes read at once: it stays in the processor's cache between one use and the next
 HASHERS = 4  # hashlib leaves the interpreter's lock, so files are hashed side by side
 LONGEST_PATH = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
 

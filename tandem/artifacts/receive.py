@@ -258,7 +258,7 @@ class _Receiving:
 
 
 def stream(store: Store, key: str, etag: str, offset: int, length: int) -> Iterator[bytes]:
-    """Yield a stretch of an object in pieces of a megabyte; where an answer is cut short, the rest is asked for.
+    """Yield a stretch of an object piece by piece; where an answer is cut short, the rest is asked for.
 
     Args:
         store: the bucket.

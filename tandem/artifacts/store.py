@@ -28,7 +28,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.store_fault import RAISED, Asked, fault_of, reason
 
-CONCURRENCY = 8  # requests at once; each holds a megabyte or less, so this bounds memory too
+CONCURRENCY = 8  # requests at once; each holds a few hundred kilobytes, whatever the file
 ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
 CONNECT_S = 10
 READ_S = 120  # S3 may take minutes to join thousands of parts, but sends spaces meanwhile; a silent one is dead
@@ -281,7 +281,7 @@ def open_store(bucket: str, *, concurrency: int = CONCURRENCY) -> Store:
 
     Args:
         bucket: its name.
-        concurrency: requests at once. Each holds about a megabyte, whatever the files' sizes.
+        concurrency: requests at once. Each holds a few hundred kilobytes, whatever the files' sizes.
 
     Raises:
         RefusedError: the settings cannot be used (no region, an unknown profile).
