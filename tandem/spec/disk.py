@@ -32,7 +32,7 @@ def models_gib(models: Iterable[Model]) -> int:
 
 def artifact_gib(models: Iterable[Model]) -> int:
     """Return the most that an artifact of `models` takes, in whole GiB."""
-    return ARTIFACT_FACTOR * models_gib(models) + GRAPHS_GIB
+    return ARTIFACT_FACTOR * sum(map(_gib, models)) + GRAPHS_GIB
 
 
 def compile_gib(models: Iterable[Model]) -> int:
