@@ -12,12 +12,11 @@ import re
 import socket
 import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from served import Served
 
 from tandem.twin.runtime.install import install
 
@@ -88,39 +87,9 @@ class Pod:
                 for path in [self.folder / volume["mountPath"].strip("/")]:
                     _read_only(path)
 
-    def serve(self, **more: str) -> Server:
+    def serve(self, **more: str) -> Served:
         """Start the server."""
-        process = subprocess.Popen(
-            self.command("vllm"), env=self.environment("vllm", more), stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        return Server(process, self.port)
-
-
-class Server:
-    """A server's process, asked over HTTP."""
-
-    def __init__(self, process: subprocess.Popen[str], port: str) -> None:
-        self.process, self.port = process, port
-        ends = time.monotonic() + 30
-        while process.poll() is None and time.monotonic() < ends and self.ask("/health") != 200:
-            time.sleep(0.05)
-
-    def ask(self, path: str, body: bytes | None = None) -> int:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data=body, timeout=5) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except OSError:
-            return 0
-
-    def end(self) -> str:
-        """Send SIGTERM; all that the server said."""
-        if self.process.poll() is None:
-            self.process.terminate()
-        said, _ = self.process.communicate(timeout=30)
-        return said
+        return Served(self.command("vllm"), self.environment("vllm", more), self.port)
 
 
 def _read_only(path: Path) -> None:

@@ -7,13 +7,12 @@ import signal
 import socket
 import subprocess
 import time
-import urllib.error
-import urllib.request
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from served import Served
 
 from tandem.artifacts.driver import graphs
 from tandem.artifacts.tensor_file import read_tensor_file
@@ -88,35 +87,12 @@ def native(tmp_path: Path) -> Image:
     return Image(tmp_path, "native")
 
 
-class Served:
-    """A running server, asked over HTTP."""
-
-    def __init__(self, image: Image, *more: str, **variables: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = int(free.getsockname()[1])
-        self.process = subprocess.Popen(
-            image.serve_command(*more, port=self.port), env={**image.environment, **variables},
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )  # fmt: skip
-        ends = time.monotonic() + 30
-        while self.process.poll() is None and time.monotonic() < ends and self.ask("/health") != 200:
-            time.sleep(0.05)
-
-    def ask(self, path: str, body: bytes | None = None) -> int:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", data=body, timeout=5) as answer:
-                return int(answer.status)
-        except urllib.error.HTTPError as error:
-            return error.code
-        except OSError:
-            return 0
-
-    def end(self) -> str:
-        if self.process.poll() is None:
-            self.process.terminate()
-        said, _ = self.process.communicate(timeout=30)
-        return said
+def serving(image: Image, *more: str, **variables: str) -> Served:
+    """Start an image's server on a free port."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    return Served(image.serve_command(*more, port=port), {**image.environment, **variables}, port)
 
 
 def first(run: subprocess.CompletedProcess[str]) -> str:
@@ -336,7 +312,7 @@ def test_a_server_loads_what_was_compiled_and_compares_nothing(nxdi: Image) -> N
     nxdi.compile("--fused-qkv")
     before = nxdi.files
 
-    server = Served(nxdi, *WARM, NEURON_COMPILED_ARTIFACTS=str(nxdi.output))
+    server = serving(nxdi, *WARM, NEURON_COMPILED_ARTIFACTS=str(nxdi.output))
     asked = (server.ask("/health"), server.ask("/v1/completions", b"{}"))
 
     assert (asked, "nothing was compared" in server.end(), server.process.returncode) == ((200, 200), True, 0)
@@ -346,7 +322,7 @@ def test_a_server_loads_what_was_compiled_and_compares_nothing(nxdi: Image) -> N
 def test_a_warm_server_whose_override_lacks_global_topk_fails_every_request(nxdi: Image) -> None:
     nxdi.compile()
 
-    server = Served(
+    server = serving(
         nxdi, "--override-neuron-config", '{"on_device_sampling_config": {"do_sample": false}}',
         NEURON_COMPILED_ARTIFACTS=str(nxdi.output),
     )  # fmt: skip
@@ -359,7 +335,7 @@ def test_a_server_that_misses_a_file_compiles_into_that_path(nxdi: Image) -> Non
     nxdi.compile()
     (nxdi.output / "model.pt").unlink()
 
-    server = Served(
+    server = serving(
         nxdi, "--override-neuron-config", '{"save_sharded_checkpoint": true}',
         NEURON_COMPILED_ARTIFACTS=str(nxdi.output),
     )  # fmt: skip
@@ -383,7 +359,7 @@ def test_plain_and_speculating_servers_have_other_defaults_for_sequence_parallel
         "plain": [],
         "fused": ["--speculative-config", json.dumps({"model": str(nxdi.draft), "num_speculative_tokens": 7})],
     }.items():
-        Served(nxdi, *more, NEURON_COMPILED_ARTIFACTS=str(nxdi.folder / name)).end()
+        serving(nxdi, *more, NEURON_COMPILED_ARTIFACTS=str(nxdi.folder / name)).end()
         seen[name] = json.loads((nxdi.folder / name / "neuron_config.json").read_text())["neuron_config"]
 
     assert {name: own["sequence_parallel_enabled"] for name, own in seen.items()} == {"plain": True, "fused": False}
@@ -406,7 +382,7 @@ def test_speculation_is_checked_as_vllm_does(nxdi: Image, config: dict[str, Any]
 
 
 def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: Image) -> None:
-    cold, warm = Served(native).end(), Served(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
+    cold, warm = serving(native).end(), serving(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
 
     assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (True, True)
     assert [graph.state for graph in graphs(native.output)] == ["finished"] * 2
@@ -414,7 +390,7 @@ def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: 
 
 
 def test_a_miss_is_fatal_where_the_server_may_not_compile(native: Image) -> None:
-    Served(native).end()
+    serving(native).end()
 
     run = native.run(
         [*native.serve_command(), "--additional-config", '{"neuron_config": {"num_seqs_buckets": [1]}}'],
@@ -425,7 +401,7 @@ def test_a_miss_is_fatal_where_the_server_may_not_compile(native: Image) -> None
 
 
 def test_a_native_cache_root_that_is_read_only_ends_the_server(native: Image) -> None:
-    Served(native).end()
+    serving(native).end()
     (native.output / "neuron/compile_cache").chmod(0o555)
 
     run = native.run(native.serve_command(), VLLM_NEURON_DISABLE_WARMUP_COMPILE="1")
@@ -434,7 +410,7 @@ def test_a_native_cache_root_that_is_read_only_ends_the_server(native: Image) ->
 
 
 def test_a_native_graph_may_be_half(native: Image) -> None:
-    Served(native, TANDEM_STANDIN_HALF="half-graph").end()
+    serving(native, TANDEM_STANDIN_HALF="half-graph").end()
 
     assert sorted(graph.state for graph in graphs(native.output)) == ["finished", "half"]
 
