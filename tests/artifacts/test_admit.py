@@ -25,6 +25,7 @@ from made import (
     staged,
     stored,
 )
+from own_memory import peak_mib
 
 from tandem.artifacts import admit, room
 from tandem.artifacts.__main__ import main
@@ -339,24 +340,9 @@ def test_a_copy_takes_little_memory_whatever_the_size(tmp_path: Path, monkeypatc
     node = Node(tmp_path, native_key(), monkeypatch)
     stored_large(node, made)
 
-    run = subprocess.run(
-        [sys.executable, "-c", PEAK, *node.arguments("--copy")], cwd=ROOT, env={"PATH": os.environ["PATH"],
-        **node.variables}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    peak = peak_mib(node.arguments("--copy"), node.variables)
 
-    assert int(run.stderr) < 110 << 10  # the interpreter alone takes a third of it
-
-
-# of this program alone: rusage counts what its parent held at the fork
-PEAK = """
-import re, sys
-from pathlib import Path
-from tandem.artifacts.__main__ import main
-
-code = main(sys.argv[1:])
-sys.stderr.write(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1])
-sys.exit(code)
-"""
+    assert peak < 110  # the interpreter alone takes a third of it
 
 
 def stored_large(node: Node, made: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from own_memory import peak_mib
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, snapshot
 
 from tandem.artifacts.secret import NAMED_BY
@@ -142,18 +143,11 @@ def test_an_offline_setting_of_the_library_is_named(stage: Stage) -> None:
 def test_memory_does_not_grow_with_the_files(hub: Hub, store: Store, aws: dict[str, str], tmp_path: Path) -> None:
     Checkpoint.of_size(48 * MIB, shards=1).write(tmp_path / "hub/acme/large" / OTHER)
 
-    def peak_mib(model: str, revision: str) -> float:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tandem.artifacts", "stage", "--bucket", store.bucket, "--model", model,
-             "--revision", revision, "--work", str(tmp_path / "work")],
-            cwd=ROOT, stdout=subprocess.DEVNULL, env={"PATH": os.environ["PATH"], **aws, "HF_ENDPOINT": hub.url},
-        )  # fmt: skip
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0
-        return usage.ru_maxrss / 1024
+    def peak(model: str, revision: str) -> float:
+        command = ["stage", "--bucket", store.bucket, "--model", model, "--revision", revision]
+        return peak_mib([*command, "--work", str(tmp_path / "work")], {**aws, "HF_ENDPOINT": hub.url})
 
-    small, large = peak_mib(MODEL, COMMIT), peak_mib("acme/large", OTHER)
+    small, large = peak(MODEL, COMMIT), peak("acme/large", OTHER)
 
     assert large < 400
     assert large - small < 32  # the file has 48
