@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandem.spec import names
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.model import Model
@@ -90,7 +90,7 @@ def holder() -> list[Spec]:
 
 def key_variable(key: ArtifactKey) -> Spec:
     """Return the variable that carries every field of an artifact's key."""
-    return variable("TANDEM_ARTIFACT_KEY", json.dumps(key.as_fields(), sort_keys=True))
+    return variable(KEY_VARIABLE, json.dumps(key.as_fields(), sort_keys=True))
 
 
 def stage_commands(experiment: Experiment, models: Iterable[Model]) -> Spec:

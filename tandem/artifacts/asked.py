@@ -13,9 +13,8 @@ from typing import Any
 
 from tandem.artifacts.fault import RefusedError
 from tandem.artifacts.manifest import inside
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
 
-KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"  # JSON of ArtifactKey.as_fields()
 HOLDER_VARIABLE = "TANDEM_HOLDER"  # the Job's name and uid: a name that no other run has
 COMPILE_VARIABLE = "TANDEM_COMPILE_JOB"  # the command that makes the artifact
 STAGE_VARIABLE = "TANDEM_STAGE_JOBS"  # JSON of id@revision -> the command that stages it

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from tandem.artifacts.fault import RefusedError, WorldError
 from tandem.artifacts.log import say
-from tandem.spec.artifact_key import ArtifactKey, differences
+from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey, differences
 
 if TYPE_CHECKING:
     from tandem.artifacts.contents import StoredSet
 
 Differences = Mapping[str, tuple[object, object]]
 
-KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"
 NEAREST = 3  # names proposed for a word that is none
 SHORTEST_DIGEST = 4  # characters; fewer are a typing error rather than a digest
 

@@ -17,7 +17,7 @@ import yaml
 
 from tandem.artifacts.explain import Differences, key_name
 from tandem.commands.inputs import Inputs
-from tandem.spec.artifact_key import differences
+from tandem.spec.artifact_key import KEY_VARIABLE, differences
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
@@ -29,7 +29,6 @@ from tandem.spec.variant_key import artifact_key
 MANIFESTS = Path("manifests")  # where `tandem render` writes by default
 SERVERS = "serve/serve.yaml"  # below an experiment's folder there
 REFUSED = "refused above"
-KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"  # of the container that admits a server
 BETWEEN = "\n---\n"
 WRITTEN_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: ([a-z0-9-]+)$", re.MULTILINE)
 WRITTEN_KEY = re.compile(rf"- name: {KEY_VARIABLE}\n +value: '(.*)'$", re.MULTILINE)

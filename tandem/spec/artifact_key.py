@@ -18,6 +18,7 @@ from typing import Any, Self
 from tandem.spec.slug import slug
 
 DIGEST_CHARACTERS = 12
+KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"  # carries `as_fields` as JSON to pods
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
