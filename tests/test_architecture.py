@@ -19,8 +19,18 @@ ALLOWED = {
     "tandem/spec": {"tandem.spec"},
     "tandem/rules": {"tandem.rules", "tandem.spec"},
     "tandem/artifacts": {"tandem.artifacts", "tandem.spec"},
-    "tandem/commands": {"tandem.commands", "tandem.spec", "tandem.rules", "tandem.artifacts", "charts"},
-    "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts"},
+    "tandem/bench": {"tandem.bench", "tandem.metrics"},
+    "tandem/commands": {
+        "tandem.commands",
+        "tandem.spec",
+        "tandem.rules",
+        "tandem.artifacts",
+        "tandem.bench",
+        "tandem.metrics",
+        "tandem.twin",
+        "charts",
+    },
+    "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
     "lambdas": set(),
     "stacks": {"stacks", "tandem.spec", "tandem.rules"},
     "charts": {"charts", "tandem.spec", "tandem.rules"},
@@ -30,6 +40,7 @@ FORBIDDEN_LIBRARIES = {
     "tandem/spec": JSII | {"boto3", "botocore"},
     "tandem/rules": JSII | {"boto3", "botocore"},
     "tandem/artifacts": JSII,
+    "tandem/bench": JSII | {"boto3", "botocore", "kubernetes"},
     "tandem/commands": JSII | {"boto3", "botocore"},
     "stacks": {"cdk8s"},
     "charts": {"aws_cdk"},
@@ -170,4 +181,4 @@ def test_the_documents_name_only_commands_that_exist() -> None:
 
     named = {name for path in documents for name in re.findall(r"`tandem ([a-z]+)", path.read_text())}
 
-    assert named <= {"check", "render", "images", "show", "new", "artifacts"}
+    assert named <= {"check", "render", "images", "show", "new", "artifacts", "bench", "twin"}
