@@ -1,0 +1,200 @@
+"""The manifest of a run: what was asked of which servers, and on which machine.
+
+Invariant: written whole or not at all; everything a record does not say of itself and a reader needs stands here.
+Schema 1, raised as the records' schema is.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tandem.bench.fault import BenchError, WorldError
+
+SCHEMA = 1
+FILE = "manifest.json"
+
+
+class Offers(msgspec.Struct, frozen=True, kw_only=True):
+    """What a server took when it was probed."""
+
+    include_usage: bool = False
+    continuous_usage: bool = False
+    token_ids: bool = False
+    logprobs: bool = False
+
+
+class Speculation(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of an arm's speculation; `method` None is plain decoding."""
+
+    method: str | None
+    num_speculative_tokens: int | None = None
+
+
+class Arm(msgspec.Struct, frozen=True, kw_only=True):
+    """One server. What is not known is None.
+
+    Args:
+        name: the NAME given on the command line.
+        role: baseline, or a variant of it.
+        url: root of the server.
+        model: model asked for.
+        artifact_key: key of the compiled artifact it serves.
+        image: container image, by digest.
+        server_version: what /version said.
+        runtime: nxdi-v0, nxdi-v1 or native: how its counters are to be read.
+        speculation: None where it is not known; it is never guessed.
+        offers: what the probe found.
+    """
+
+    name: str
+    role: Literal["baseline", "variant"]
+    url: str
+    model: str
+    artifact_key: str | None = None
+    image: str | None = None
+    server_version: str | None = None
+    runtime: str | None = None
+    speculation: Speculation | None = None
+    offers: Offers = Offers()
+
+
+class SuiteUsed(msgspec.Struct, frozen=True, kw_only=True):
+    """One suite, by content: name, SHA-256 of its file, number of prompts, classes in their order."""
+
+    name: str
+    sha256: str
+    prompts: int
+    classes: tuple[str, ...]
+
+
+class TimeOuts(msgspec.Struct, frozen=True, kw_only=True):
+    """Limits of one request, in seconds."""
+
+    connect_s: float
+    first_token_s: float
+    gap_s: float
+    whole_s: float
+
+
+class Clock(msgspec.Struct, frozen=True, kw_only=True):
+    """The clock of the records, and one moment on it and on the calendar."""
+
+    source: str
+    resolution_s: float
+    monotonic_s: float
+    utc: str
+
+
+class Host(msgspec.Struct, frozen=True, kw_only=True):
+    """The measuring machine. Loads are one-minute averages; cpu_busy is the share of all CPUs, 0 to 1."""
+
+    cpus: int
+    python: str
+    load_1m_start: float | None = None
+    load_1m_end: float | None = None
+    cpu_busy: float | None = None
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """What was to be done before it began."""
+
+    requests: int
+
+
+class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of an arm before the first record; `stable` None where a fixed number was asked."""
+
+    requests: int
+    failed: int = 0
+    stable: bool | None = None
+    duration_s: float | None = None
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How the run ended; a run that is still going, or was killed, has none."""
+
+    reason: Literal["done", "interrupted", "failed", "duration"]
+    utc: str
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """One run. `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit."""
+
+    schema: int = SCHEMA
+    generator: Literal["tandem", "llmperf"] = "tandem"
+    version: str
+    created_utc: str
+    arms: tuple[Arm, ...]
+    suites: tuple[SuiteUsed, ...]
+    schedule: Literal["interleaved", "simultaneous"]
+    seed: int
+    api: Literal["chat", "completions"]
+    thinking: bool | None = None
+    temperature: float = 0.0
+    max_tokens: int | None = None
+    concurrency: tuple[int, ...] = ()
+    rate_per_s: float | None = None
+    rounds: int
+    repeats: int = 1
+    prompts_per_class: int | None = None
+    duration_s: float | None = None
+    time_outs: TimeOuts | None = None
+    clock: Clock
+    host: Host
+    plan: Plan
+    goodput: dict[str, float] | None = None
+    price_usd_per_hour: float | None = None
+    warm_up: dict[str, WarmUp] = {}
+    ended: Ended | None = None
+
+
+def read(folder: Path) -> Manifest:
+    """Read the manifest of `folder`.
+
+    Raises:
+        BenchError: there is none, it is no manifest, or its schema is newer than this version knows.
+    """
+    path = folder / FILE
+    try:
+        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+    except OSError as error:
+        raise BenchError(
+            f"the manifest cannot be read: {error.strerror or error}",
+            where=str(path),
+            change="name the folder that `tandem bench run --out` wrote",
+        ) from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
+    if manifest.schema > SCHEMA:
+        raise BenchError(
+            f"the manifest has schema {manifest.schema}, and this Tandem knows up to {SCHEMA}",
+            where=str(path),
+            change=f"read it with Tandem {manifest.version}, which wrote it, or a newer one",
+        )
+    return manifest
+
+
+def write(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of `folder` whole: a reader sees the old one or the new one.
+
+    Raises:
+        WorldError: the folder cannot be written to.
+    """
+    path = folder / FILE
+    new = path.with_name(f"{FILE}.new")
+    try:
+        with new.open("wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise WorldError(
+            f"the manifest cannot be written: {error.strerror or error}",
+            where=str(path),
+            change="make room, or choose a folder that may be written to",
+        ) from error

@@ -1,0 +1,326 @@
+"""One record per request: what arrived, when, and what the server said of it.
+
+Invariant: a record is written whole, in one write, before its worker asks again; what is unknown is null, never a
+guess; a file of a newer schema is refused, never half understood. Times are seconds of a monotonic clock.
+
+Schema 1. A file holds one JSON object a line. A change that an older reader would misread raises SCHEMA; a new
+field with a default does not, because readers pass over keys they do not know.
+"""
+
+from __future__ import annotations
+
+import errno
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Literal, Self
+
+import msgspec
+
+from tandem.bench.fault import BenchError, WorldError
+
+SCHEMA = 1
+NULL = msgspec.Raw(b"null")
+
+Kind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
+"""What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
+carried tokens but no text; `end` a finish_reason and no text; `usage` no choice at all."""
+
+ERRORS = frozenset({
+    "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
+    "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted",
+})  # fmt: skip
+"""Every word of `Record.error`, beside `status_<code>`."""
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """One SSE data event, as it arrived.
+
+    Args:
+        at_s: seconds after the record's start_s; the time of the read that completed the event.
+        kind: what it was.
+        tokens: tokens it carried, by running usage or token ids; None where the server does not say.
+    """
+
+    at_s: float
+    kind: Kind
+    tokens: int | None = None
+
+    @property
+    def bears_tokens(self) -> bool:
+        """Whether it carried output: by count where the server counts, else by its kind."""
+        return self.kind in {"text", "reasoning"} if self.tokens is None else self.tokens >= 1
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One request. Every field is written, null where it is not known.
+
+    Args:
+        request_id: sent as X-Request-Id; unique in its file.
+        arm: the NAME given to the server.
+        class_: class of the prompt; "class" in the file.
+        suite: name of the suite the prompt is from.
+        prompt_id: id of the prompt inside its suite.
+        round: round of the schedule, from 0.
+        repeat: which repeat of the same prompt inside the round, from 0.
+        slot: place of this arm's turn inside the round (ABBA: 0 to 3).
+        concurrency: requests held in flight; None in an open loop.
+        rate_per_s: requests started each second; None in a closed loop.
+        worker: which of the concurrent workers asked.
+        due_s: open loop: when it should have started, on start_s's clock.
+        start_s: when the request was begun, absolute on the monotonic clock.
+        headers_s: seconds from start_s to the response's headers; None when none came.
+        end_s: seconds from start_s to the end of the stream, or to the failure.
+        chunks: every SSE data event but [DONE].
+        prompt_tokens, cached_tokens, completion_tokens: the server's usage.
+        counted_by: where completion_tokens and the chunks' tokens come from.
+        text, reasoning: what was streamed, joined.
+        token_ids: ids of the output, where the server gave them.
+        logprobs: the server's log-probabilities as raw JSON; `null` where it gave none.
+        model: the model the server named.
+        status: HTTP status.
+        finish_reason: the server's word.
+        error: None, or one word of ERRORS or `status_<code>`.
+        error_detail: what was seen, for a person.
+        attempts: how often it was asked, 1 when the first attempt stands.
+        retry_after_s: what a Retry-After header asked for.
+        content: the content check's word; None for a failed request or where nothing was checked.
+        generator: which program measured it.
+        schema: version of this form.
+    """
+
+    schema: int = SCHEMA
+    request_id: str
+    generator: Literal["tandem", "llmperf"] = "tandem"
+    arm: str
+    class_: str = msgspec.field(name="class")
+    suite: str
+    prompt_id: str
+    round: int = 0
+    repeat: int = 0
+    slot: int = 0
+    concurrency: int | None = None
+    rate_per_s: float | None = None
+    worker: int = 0
+    due_s: float | None = None
+    start_s: float
+    headers_s: float | None = None
+    end_s: float
+    chunks: tuple[Chunk, ...] = ()
+    prompt_tokens: int | None = None
+    cached_tokens: int | None = None
+    completion_tokens: int | None = None
+    counted_by: Literal["usage", "token_ids"] | None = None
+    text: str = ""
+    reasoning: str | None = None
+    token_ids: tuple[int, ...] | None = None
+    logprobs: msgspec.Raw = NULL
+    model: str | None = None
+    status: int | None = None
+    finish_reason: str | None = None
+    error: str | None = None
+    error_detail: str | None = None
+    attempts: int = 1
+    retry_after_s: float | None = None
+    content: str | None = None
+
+
+class _Head(msgspec.Struct):
+    schema: int = 0
+
+
+@dataclass(frozen=True)
+class Torn:
+    """A last line that was cut: by a crash, a full disk, or a copy that ended early."""
+
+    path: Path
+    line: int
+    size: int
+
+    def __str__(self) -> str:
+        """Name file, line and bytes."""
+        return f"{self.path}:{self.line}: the last line is torn after {self.size} bytes and was skipped"
+
+
+def _to_stderr(torn: Torn) -> None:
+    sys.stderr.write(f"warning: {torn}\n")
+
+
+def read_records(path: Path, tell: Callable[[Torn], None] = _to_stderr) -> Iterator[Record]:
+    """Yield the records of `path` in the order they were written.
+
+    Args:
+        path: a records file.
+        tell: takes a torn last line; by default it is named on standard error.
+
+    Raises:
+        BenchError: a line that is no record, a schema this version does not know, a file that cannot be read.
+    """
+    decoder = msgspec.json.Decoder(Record)
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                record = _record(decoder, line, path, number, tell)
+                if record is not None:
+                    yield record
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> BenchError:
+    return BenchError(
+        f"the records cannot be read: {error.strerror or error}",
+        where=str(path),
+        change="name the folder that a run wrote, and see that its files may be read",
+    )
+
+
+def _record(
+    decoder: msgspec.json.Decoder[Record], line: bytes, path: Path, number: int, tell: Callable[[Torn], None]
+) -> Record | None:
+    try:
+        record = decoder.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if is_torn(line):
+            tell(Torn(path, number, len(line)))
+            return None
+        raise bad_line(line, path, number, error) from error
+    if record.schema != SCHEMA:
+        raise bad_line(line, path, number, None)
+    return record
+
+
+def is_torn(line: bytes) -> bool:
+    """Return whether a line that no decoder takes was cut: only the last one can lack its end."""
+    return not line.endswith(b"\n")
+
+
+def bad_line(line: bytes, path: Path, number: int, error: Exception | None) -> BenchError:
+    """Return the fault of a whole line that is no record of this schema."""
+    where = f"{path}:{number}"
+    try:
+        schema = msgspec.json.decode(line, type=_Head).schema
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        schema = SCHEMA
+    if schema > SCHEMA:
+        return BenchError(
+            f"the record has schema {schema}, and this Tandem knows up to {SCHEMA}",
+            where=where,
+            change="read it with the Tandem that wrote it, named in manifest.json, or a newer one",
+        )
+    return BenchError(
+        f"this is no record: {error}" if error else f"the record has schema {schema}, and the first one was {SCHEMA}",
+        where=where,
+        change="restore the line from a copy, or remove it and run again with --resume to measure it anew",
+    )
+
+
+class Writer:
+    """Appends records to one file; a context manager, for one process.
+
+    Each record goes to the kernel in one write, so a process that dies loses none of those before; a machine that
+    loses power may lose what its disk had not yet taken. A torn last line of an earlier run is moved to
+    `<name>.torn` when the file is opened, so that what follows starts on a line of its own.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.written = 0
+        self._encoder = msgspec.json.Encoder()
+        try:
+            _set_torn_aside(path)
+            self._file = path.open("ab", buffering=0)
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def __enter__(self) -> Self:
+        """Return itself, open since it was made."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what was written stays."""
+        self._file.close()
+
+    def write(self, record: Record) -> None:
+        """Append `record`.
+
+        Raises:
+            BenchError: a time that is not a finite number, which JSON cannot hold.
+            WorldError: the disk took no more. The file then ends with the record before.
+        """
+        _refuse_non_finite(record, self.path)
+        line = self._encoder.encode(record) + b"\n"
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            _write_all(self._file, line)
+        except OSError as error:
+            self._file.truncate(end)  # half a line would stand in the middle once there is room again
+            raise self._fault(error) from error
+        self.written += 1
+
+    def _fault(self, error: OSError) -> WorldError:
+        full = error.errno in {errno.ENOSPC, errno.EDQUOT}
+        said = "the disk is full" if full else f"the file cannot be written: {error.strerror or error}"
+        return WorldError(
+            f"{said}; the {self.written} records written before are kept",
+            where=str(self.path),
+            change="make room, then run again with --resume" if full else "choose a folder that may be written to",
+        )
+
+
+def _set_torn_aside(path: Path) -> None:
+    if not path.exists() or not path.stat().st_size:
+        return
+    with path.open("r+b") as file:
+        start = _start_of_last_line(file)
+        tail = file.read()
+        if tail.endswith(b"\n"):
+            return
+        try:
+            msgspec.json.decode(tail, type=Record)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            with path.with_name(f"{path.name}.torn").open("ab") as aside:
+                aside.write(tail + b"\n")
+            file.truncate(start)
+        else:
+            file.write(b"\n")
+
+
+def _start_of_last_line(file: BinaryIO, step: int = 1 << 16) -> int:
+    """Leave `file` at the start of its last line and return that place."""
+    at = file.seek(0, os.SEEK_END) - 1  # the last byte may be the line's own end
+    while at > 0:
+        begin = max(0, at - step)
+        file.seek(begin)
+        found = file.read(at - begin).rfind(b"\n")
+        if found >= 0:
+            return file.seek(begin + found + 1)
+        at = begin
+    return file.seek(0)
+
+
+def _write_all(file: BinaryIO, line: bytes) -> None:
+    left = memoryview(line)
+    while left:
+        left = left[file.write(left) :]  # a nearly full disk takes a part and says so only the next time
+
+
+def _refuse_non_finite(record: Record, path: Path) -> None:
+    times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s, record.retry_after_s)
+    named = [value for value in times if value is not None]
+    if not all(math.isfinite(value) for value in (*named, *(chunk.at_s for chunk in record.chunks))):
+        raise BenchError(
+            f"a time of request {record.request_id} is not a finite number",
+            where=str(path),
+            change="report it with the program that made the record: no clock gives such a time",
+        )
