@@ -1,0 +1,304 @@
+"""What a server counted itself: its /metrics page before and after a turn, and what the difference says.
+
+Invariant: a difference is never negative: counters that fell, or that began anew, mean that the server restarted, and
+the pair is named and dropped. A figure is given only where the page can carry it; else the reason is given.
+
+How pages differ, by runtime (vLLM 0.9.1's V0 engine and vLLM 0.11 to 0.32's V1 engine):
+
+- V1, live: spec_decode_num_drafts and the rest count. Acceptance length = 1 + accepted / drafts.
+- V1, flat (NxD Inference below the plug-in drafts inside its compiled graph, where the scheduler sees no drafts):
+  inter_token_latency_seconds is observed once an engine step of a request, so decode steps = its count, and tokens a
+  step = (generation_tokens - time_to_first_token_seconds_count) / that count.
+- V0, flat: generation_tokens counts one a step of a request, prefill's last included; the tokens themselves stand in
+  request_generation_tokens_sum when a request ends. Tokens / steps is their ratio; without each answer's first token,
+  which no draft brought, it is the acceptance length. Both scrapes must see an idle server.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from tandem.bench.fault import BenchError
+from tandem.metrics import acceptance_position
+
+FILE = "counters.jsonl"
+
+# our key -> the sample names that mean it; the first that a page has is taken
+_SAMPLES = {
+    "prompt_tokens": ("vllm:prompt_tokens_total",),
+    "generation_tokens": ("vllm:generation_tokens_total",),
+    "request_tokens_sum": ("vllm:request_generation_tokens_sum",),
+    "requests_finished": ("vllm:request_generation_tokens_count",),
+    "first_tokens": ("vllm:time_to_first_token_seconds_count",),
+    "first_token_seconds": ("vllm:time_to_first_token_seconds_sum",),
+    "decode_steps": ("vllm:inter_token_latency_seconds_count",),
+    "decode_seconds": ("vllm:inter_token_latency_seconds_sum",),
+    "tpot_count": ("vllm:request_time_per_output_token_seconds_count",),
+    "tpot_seconds": ("vllm:request_time_per_output_token_seconds_sum",),
+    "e2e_count": ("vllm:e2e_request_latency_seconds_count",),
+    "e2e_seconds": ("vllm:e2e_request_latency_seconds_sum",),
+    "drafts": ("vllm:spec_decode_num_drafts_total",),
+    "draft_tokens": ("vllm:spec_decode_num_draft_tokens_total",),
+    "accepted_tokens": ("vllm:spec_decode_num_accepted_tokens_total",),
+    "prefix_cache_queries": ("vllm:prefix_cache_queries_total",),
+    "prefix_cache_hits": ("vllm:prefix_cache_hits_total",),
+}
+_STATES = {  # not counters: their difference means nothing
+    "running": ("vllm:num_requests_running",),
+    "waiting": ("vllm:num_requests_waiting",),
+    "began_s": ("process_start_time_seconds", "vllm:generation_tokens_created"),
+}
+_PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
+_POSITION_KEY = "accepted_at_"  # then the position, from 1
+
+
+class Scrape(msgspec.Struct, frozen=True, kw_only=True):
+    """One reading of an arm's /metrics.
+
+    Args:
+        at_s: when, on the records' monotonic clock.
+        class_: class of the turn's prompts; None where a turn mixes classes.
+        when: before the turn's first request or after its last.
+        counters: what `parse` kept; None where the page could not be had.
+        error: why not, for a person.
+    """
+
+    at_s: float
+    arm: str
+    class_: str | None = msgspec.field(name="class", default=None)
+    concurrency: int | None = None
+    rate_per_s: float | None = None
+    round: int = 0
+    slot: int = 0
+    when: Literal["before", "after"]
+    counters: dict[str, float] | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Change:
+    """What counted up between two scrapes, and the state at both; keys are those of `parse`."""
+
+    counts: Mapping[str, float]
+    idle: bool = True
+
+    def __add__(self, other: Change) -> Change:
+        """Sum two turns; a counter that one of them lacks is lacking in the sum."""
+        shared = self.counts.keys() & other.counts.keys()
+        return Change({key: self.counts[key] + other.counts[key] for key in shared}, self.idle and other.idle)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Figures of one change, by metric name, and why others are absent."""
+
+    values: Mapping[str, float] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    derived: bool = False
+
+
+def parse(page: str) -> dict[str, float]:
+    """Keep the few counters of a Prometheus text page, summed over their labels (engines, models).
+
+    Args:
+        page: the body of /metrics.
+
+    Raises:
+        BenchError: the page is no Prometheus text, for instance HTML.
+    """
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - 0.1 s that reading needs not
+
+    found: dict[str, float] = {}
+    try:
+        for family in text_string_to_metric_families(page):
+            for sample in family.samples:
+                if math.isfinite(sample.value):
+                    _keep(found, sample.name, sample.labels, sample.value)
+    except (ValueError, IndexError, KeyError) as error:
+        raise BenchError(
+            f"the page is no Prometheus text: {error}",
+            where="/metrics",
+            change="see that the URL is the server's own and no proxy answers for it",
+        ) from error
+    named = {**_SAMPLES, **_STATES}
+    kept = {key: found[name] for key, names in named.items() for name in names[::-1] if name in found}
+    return kept | {name: value for name, value in found.items() if name.startswith(_POSITION_KEY)}
+
+
+def _keep(found: dict[str, float], name: str, labels: Mapping[str, str], value: float) -> None:
+    if name == _PER_POSITION:
+        name = f"{_POSITION_KEY}{int(labels['position']) + 1}"
+    if name.endswith("_created"):
+        found[name] = max(found.get(name, 0.0), value)
+    else:
+        found[name] = found.get(name, 0.0) + value
+
+
+def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Change | str:
+    """Return what counted up, or the reason why the pair says nothing.
+
+    Args:
+        before, after: what `parse` gave; a counter that is missing before started at 0.
+    """
+    if "began_s" in before and "began_s" in after and before["began_s"] != after["began_s"]:
+        return "the server restarted between the two scrapes"
+    counts = {key: value - before.get(key, 0.0) for key, value in after.items() if key not in _STATES}
+    fell = sorted(key for key, value in counts.items() if value < 0)
+    lost = sorted(key for key in before if key not in after and key not in _STATES)
+    if fell or lost:
+        return f"the server restarted between the two scrapes ({', '.join(fell or lost)} fell)"
+    return Change(counts, idle=not before.get("running") and not after.get("running"))
+
+
+def rates(
+    change: Change,
+    *,
+    runtime: str | None = None,
+    speculates: bool | None = None,
+    window: int | None = None,
+    failed: int = 0,
+) -> Rates:
+    """Return acceptance and steps of one change.
+
+    Args:
+        change: the difference over one turn, or a sum of several.
+        runtime: the arm's runtime; None: the page itself tells V0 from V1.
+        speculates: whether the arm is known to; None: only the page is asked.
+        window: num_speculative_tokens, where known: no step commits more than one token above it.
+        failed: requests of the turn that failed: V0 counts their steps and not their tokens.
+    """
+    v0 = runtime == "nxdi-v0" or (runtime is None and "decode_steps" not in change.counts)
+    work = _work(change.counts, v0=v0)
+    if v0 and (failed or not change.idle):
+        return Rates(absent=("the V0 engine counts an answer's tokens when it ends, and some did not end in the turn",))
+    absent = _unusable(work)
+    values = {} if work is None or absent else {"target_steps_per_token": work.steps / work.tokens}
+    if change.counts.get("drafts"):
+        return _live(change.counts, values, absent, window)
+    if speculates is False:
+        return Rates(values, (*absent, "it does not speculate"))
+    if work is None or absent or work.steps <= work.firsts:
+        return Rates(values, absent or ("no step after a first token was counted",))
+    per_step = (work.tokens - work.firsts) / (work.steps - work.firsts)
+    return _derived(per_step, values, speculates=speculates, window=window)
+
+
+_ONE_TOKEN = 1.001  # more tokens a step than plain decoding can commit
+
+
+class _Work(NamedTuple):
+    """What all requests of a change took and gave; a first token comes from prefill's last step."""
+
+    steps: float
+    tokens: float
+    firsts: float
+
+
+def _work(counts: Mapping[str, float], *, v0: bool) -> _Work | None:
+    keys = ("generation_tokens", "request_tokens_sum", "requests_finished") if v0 else _V1_KEYS
+    if not all(key in counts for key in keys):
+        return None
+    first, tokens, firsts = (counts[key] for key in keys)
+    return _Work(first, tokens, firsts) if v0 else _Work(first + firsts, tokens, firsts)
+
+
+_V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
+
+
+def _unusable(work: _Work | None) -> tuple[str, ...]:
+    if work is None or not work.tokens:
+        return ("the page counts no steps or no tokens",)
+    return ("more steps than tokens were counted",) if work.steps > work.tokens else ()
+
+
+def _live(counts: Mapping[str, float], values: dict[str, float], absent: tuple[str, ...], window: int | None) -> Rates:
+    drafts, accepted = counts["drafts"], counts.get("accepted_tokens", 0.0)
+    drafted = counts.get("draft_tokens", 0.0)
+    if accepted > drafted or (window and drafted > drafts * window):
+        return Rates(values, (*absent, "the draft counters contradict each other"))
+    positions = sorted(int(key.removeprefix(_POSITION_KEY)) for key in counts if key.startswith(_POSITION_KEY))
+    return Rates(
+        values
+        | {"acceptance_length": 1 + accepted / drafts}
+        | ({"draft_acceptance_rate": accepted / drafted} if drafted else {})
+        | {acceptance_position(at): counts[f"{_POSITION_KEY}{at}"] / drafts for at in positions},
+        absent,
+    )
+
+
+def _derived(per_step: float, values: dict[str, float], *, speculates: bool | None, window: int | None) -> Rates:
+    if window and per_step > window + 1:
+        return Rates({}, (f"{per_step:.2f} tokens a step is more than a window of {window} can commit",))
+    if not speculates and per_step < _ONE_TOKEN:
+        return Rates(values, ("no draft was counted and each step gave one token: nothing says that it speculates",))
+    return Rates(values | {"acceptance_length": per_step}, derived=True)
+
+
+Turn = tuple[str, str | None, int | None, float | None, int, int]
+"""Arm, class, concurrency, rate, round and slot: what the scrapes and records of one turn share."""
+
+
+def read_scrapes(path: Path) -> Iterator[Scrape]:
+    """Yield the scrapes of `path`; a file that is not there holds none, and a torn last line is passed over.
+
+    Raises:
+        BenchError: a line that is no scrape.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                yield msgspec.json.decode(line, type=Scrape)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                if not line.endswith(b"\n"):
+                    return
+                raise BenchError(
+                    f"this is no scrape: {error}",
+                    where=f"{path}:{number}",
+                    change="restore the line from a copy, or remove it: acceptance of its turn is then absent",
+                ) from error
+
+
+def changes(scrapes: Iterator[Scrape]) -> tuple[list[tuple[Turn, Change]], list[str]]:
+    """Pair the scrapes before and after each turn.
+
+    Returns:
+        the change of each turn that has one, and a sentence for each that has not.
+    """
+    opened: dict[Turn, Scrape] = {}
+    found: list[tuple[Turn, Change]] = []
+    notes: list[str] = []
+    for scrape in scrapes:
+        turn = (scrape.arm, scrape.class_, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
+        if scrape.when == "before":
+            opened[turn] = scrape
+            continue
+        before = opened.pop(turn, None)
+        change = _paired(before, scrape)
+        if isinstance(change, str):
+            notes.append(f"counters of {_named(turn)}: {change}; dropped")
+        else:
+            found.append((turn, change))
+    notes += [f"counters of {_named(turn)}: there is no scrape after it; dropped" for turn in opened]
+    return found, notes
+
+
+def _paired(before: Scrape | None, after: Scrape) -> Change | str:
+    if before is None:
+        return "there is no scrape before it"
+    if before.counters is None or after.counters is None:
+        return f"/metrics could not be had ({before.error or after.error or 'no reason given'})"
+    return difference(before.counters, after.counters)
+
+
+def _named(turn: Turn) -> str:
+    arm, class_, concurrency, rate, round_, slot = turn
+    load = f"at concurrency {concurrency}" if concurrency is not None else f"at {rate:g} requests/s" if rate else ""
+    return " ".join(part for part in (arm, class_ or "", load, f"round {round_}, slot {slot}") if part)

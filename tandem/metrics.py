@@ -1,0 +1,191 @@
+"""The catalogue of figures: every metric that a record, a report, a dashboard or an alarm may name.
+
+Invariant: standard library only, because a Lambda packs this file; a name means one thing everywhere, and its unit
+is its last word (`_ms`, `_per_s`) or a count. What is not here is not a metric of Tandem.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Better = Literal["lower", "higher", "neither"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure.
+
+    Args:
+        name: as it stands in summary.json and everywhere else.
+        unit: ms, 1 (a plain number), tokens, tokens/s, requests/s.
+        definition: the formula and its known bias, in the words of docs/measurement.md.
+        source: what it is computed from, and whose definition it is where it is not ours.
+        better: which way is better; `neither` for what only describes.
+    """
+
+    name: str
+    unit: str
+    definition: str
+    source: str
+    better: Better
+
+
+_CHUNKS = "arrival times of the response's SSE chunks"
+_USAGE = "the server's usage"
+
+_METRICS = (
+    Metric(
+        "ttft_ms",
+        "ms",
+        "from the start of the request to its first token-bearing chunk: the role chunk, which carries no token, does "
+        "not count; the time a late open-loop start was overdue is not in it (schedule_delay_ms)",
+        _CHUNKS,
+        "lower",
+    ),
+    Metric(
+        "tpot_ms",
+        "ms",
+        "(E2E - TTFT) / (completion_tokens - 1), one value a request, absent below 2 tokens; biased low when the first "
+        "chunk holds b > 1 tokens, by the factor (completion_tokens - b) / (completion_tokens - 1): see tpot_exact_ms",
+        f"{_CHUNKS}; {_USAGE}",
+        "lower",
+    ),
+    Metric(
+        "tpot_exact_ms",
+        "ms",
+        "(last - first token-bearing chunk) / (tokens - tokens in the first), one value a request; absent where the "
+        "server does not say how many tokens each chunk holds, or all came in one",
+        f"{_CHUNKS}; running usage or token ids in each chunk",
+        "lower",
+    ),
+    Metric(
+        "chunk_gap_ms",
+        "ms",
+        "between one token-bearing chunk and the next, every gap of every request in one pool: a long answer weighs "
+        "more; under speculation this is the time of an engine step, not of a token",
+        _CHUNKS,
+        "lower",
+    ),
+    Metric(
+        "e2e_ms",
+        "ms",
+        "from the start of the request to its last chunk with a choice; the usage chunk and [DONE] do not count",
+        _CHUNKS,
+        "lower",
+    ),
+    Metric(
+        "tokens_per_chunk",
+        "tokens",
+        "completion_tokens / token-bearing chunks, one value a request; about 1 without speculation, a little above "
+        "where the server counts a stop token that it does not send in a chunk of its own, or joins chunks",
+        f"{_CHUNKS}; {_USAGE}",
+        "neither",
+    ),
+    Metric(
+        "output_tokens_per_s",
+        "tokens/s",
+        "completion_tokens / E2E of one request (per stream): its wait for the first token is in it",
+        f"{_CHUNKS}; {_USAGE}",
+        "higher",
+    ),
+    Metric(
+        "system_output_tokens_per_s",
+        "tokens/s",
+        "completion tokens of the cell's requests that succeeded / the busy time of the arm, which for one turn is "
+        "from its first start to its last end, failed requests included; quantiles are over turns (n counts turns), "
+        "the mean is all tokens / the sum of all turns; short turns are biased low by their ends, where fewer run",
+        f"start and end of every request; {_USAGE}",
+        "higher",
+    ),
+    Metric(
+        "goodput_per_s",
+        "requests/s",
+        "requests that succeeded within every stated limit / the busy time as of system_output_tokens_per_s; a limit "
+        "on a figure that one token cannot have is met; absent without limits, or where a limit needs usage and there "
+        "is none",
+        f"the limits in manifest.json; {_CHUNKS}; {_USAGE}",
+        "higher",
+    ),
+    Metric(
+        "acceptance_length",
+        "tokens",
+        "tokens committed by one speculative step, the target's own included. Live counters: 1 + accepted tokens / "
+        "drafts. Flat counters: tokens after each answer's first / decode steps, lower by the cut at an answer's end. "
+        "Quantiles are over turns, the mean is the ratio of the sums; absent for an arm that does not speculate",
+        "differences of the server's /metrics before and after each turn",
+        "higher",
+    ),
+    Metric(
+        "draft_acceptance_rate",
+        "1",
+        "accepted tokens / drafted tokens; quantiles and mean as of acceptance_length; falls with the window by "
+        "itself, so it compares no two windows",
+        "spec_decode counters of the server's /metrics, where they count",
+        "higher",
+    ),
+    Metric(
+        "target_steps_per_token",
+        "1",
+        "steps in which the target ran for an answer, prefill's last one included / output tokens; 1 without "
+        "speculation; quantiles and mean as of acceptance_length",
+        "differences of the server's /metrics before and after each turn",
+        "lower",
+    ),
+    Metric(
+        "prompt_tokens", "tokens", "tokens of the prompt, template included, as the server counts", _USAGE, "neither"
+    ),
+    Metric(
+        "completion_tokens",
+        "tokens",
+        "tokens of the answer, reasoning and the stop token included, as the server counts",
+        _USAGE,
+        "neither",
+    ),
+    Metric(
+        "schedule_delay_ms",
+        "ms",
+        "open loop only: how much later than planned a request was begun; beyond a few ms the load was not the one "
+        "asked for",
+        "due_s and start_s of the records",
+        "lower",
+    ),
+    Metric(
+        "llmperf_inter_token_latency_ms",
+        "ms",
+        "arrival of the last chunk with text / number of chunks, the role chunk and the finish chunk counted: "
+        "llmperf's sum of TTFT and gaps over its tokens_received. Under speculation it is near the time of a step, "
+        "not of a token",
+        f"{_CHUNKS}; llmperf f1d6bed, token_benchmark_ray.py and openai_chat_completions_client.py, by definition",
+        "lower",
+    ),
+)
+
+CATALOGUE: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
+
+_POSITION = re.compile(r"acceptance_position_([1-9]\d*)")
+
+
+def acceptance_position(position: int) -> str:
+    """Return the name of the acceptance rate at the drafted `position`, which counts from 1."""
+    return f"acceptance_position_{position}"
+
+
+def metric(name: str) -> Metric:
+    """Return the metric called `name`.
+
+    Raises:
+        KeyError: no such metric.
+    """
+    found = _POSITION.fullmatch(name)
+    if not found:
+        return CATALOGUE[name]
+    return Metric(
+        name,
+        "1",
+        f"drafts whose token {found[1]} was accepted / drafts: not conditional on the tokens before it; quantiles and "
+        "mean as of acceptance_length",
+        "spec_decode_num_accepted_tokens_per_pos of the server's /metrics, where it counts",
+        "higher",
+    )
