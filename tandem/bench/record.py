@@ -56,41 +56,28 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return self.kind in {"text", "reasoning"} if self.tokens is None else self.tokens >= 1
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """One request. Every field is written, null where it is not known.
+class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """The part of a record that figures are made from; a summary decodes no more than this.
 
     Args:
+        schema: version of this form.
         request_id: sent as X-Request-Id; unique in its file.
+        generator: which program measured it.
         arm: the NAME given to the server.
         class_: class of the prompt; "class" in the file.
-        suite: name of the suite the prompt is from.
-        prompt_id: id of the prompt inside its suite.
         round: round of the schedule, from 0.
-        repeat: which repeat of the same prompt inside the round, from 0.
         slot: place of this arm's turn inside the round (ABBA: 0 to 3).
         concurrency: requests held in flight; None in an open loop.
         rate_per_s: requests started each second; None in a closed loop.
-        worker: which of the concurrent workers asked.
         due_s: open loop: when it should have started, on start_s's clock.
         start_s: when the request was begun, absolute on the monotonic clock.
         headers_s: seconds from start_s to the response's headers; None when none came.
         end_s: seconds from start_s to the end of the stream, or to the failure.
         chunks: every SSE data event but [DONE].
-        prompt_tokens, cached_tokens, completion_tokens: the server's usage.
-        counted_by: where completion_tokens and the chunks' tokens come from.
-        text, reasoning: what was streamed, joined.
-        token_ids: ids of the output, where the server gave them.
-        logprobs: the server's log-probabilities as raw JSON; `null` where it gave none.
-        model: the model the server named.
-        status: HTTP status.
-        finish_reason: the server's word.
+        prompt_tokens, completion_tokens: the server's usage.
         error: None, or one word of ERRORS or `status_<code>`.
-        error_detail: what was seen, for a person.
         attempts: how often it was asked, 1 when the first attempt stands.
-        retry_after_s: what a Retry-After header asked for.
         content: the content check's word; None for a failed request or where nothing was checked.
-        generator: which program measured it.
-        schema: version of this form.
     """
 
     schema: int = SCHEMA
@@ -98,22 +85,47 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     generator: Literal["tandem", "llmperf"] = "tandem"
     arm: str
     class_: str = msgspec.field(name="class")
-    suite: str
-    prompt_id: str
     round: int = 0
-    repeat: int = 0
     slot: int = 0
     concurrency: int | None = None
     rate_per_s: float | None = None
-    worker: int = 0
     due_s: float | None = None
     start_s: float
     headers_s: float | None = None
     end_s: float
     chunks: tuple[Chunk, ...] = ()
     prompt_tokens: int | None = None
-    cached_tokens: int | None = None
     completion_tokens: int | None = None
+    error: str | None = None
+    attempts: int = 1
+    content: str | None = None
+
+
+class Record(Measured, frozen=True, kw_only=True, gc=False):
+    """One request. Every field is written, null where it is not known.
+
+    Args:
+        suite: name of the suite the prompt is from.
+        prompt_id: id of the prompt inside its suite.
+        repeat: which repeat of the same prompt inside the round, from 0.
+        worker: which of the concurrent workers asked.
+        cached_tokens: tokens of the prompt that the server had in its prefix cache.
+        counted_by: where completion_tokens and the chunks' tokens come from.
+        text, reasoning: what was streamed, joined.
+        token_ids: ids of the output, where the server gave them.
+        logprobs: the server's log-probabilities as raw JSON; `null` where it gave none.
+        model: the model the server named.
+        status: HTTP status.
+        finish_reason: the server's word.
+        error_detail: what was seen, for a person.
+        retry_after_s: what a Retry-After header asked for.
+    """
+
+    suite: str
+    prompt_id: str
+    repeat: int = 0
+    worker: int = 0
+    cached_tokens: int | None = None
     counted_by: Literal["usage", "token_ids"] | None = None
     text: str = ""
     reasoning: str | None = None
@@ -122,11 +134,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     model: str | None = None
     status: int | None = None
     finish_reason: str | None = None
-    error: str | None = None
     error_detail: str | None = None
-    attempts: int = 1
     retry_after_s: float | None = None
-    content: str | None = None
 
 
 class _Head(msgspec.Struct):
