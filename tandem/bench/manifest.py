@@ -90,19 +90,27 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """The measuring machine. Loads are one-minute averages; cpu_busy is the share of all CPUs, 0 to 1."""
+    """The measuring machine.
+
+    Loads are one-minute averages; cpu_busy is the share of all CPUs, 0 to 1; client_cpu what the measuring process
+    took of one CPU; the lags are how much later than asked its event loop woke, which chunks' times may be off by.
+    """
 
     cpus: int
     python: str
     load_1m_start: float | None = None
     load_1m_end: float | None = None
     cpu_busy: float | None = None
+    client_cpu: float | None = None
+    lag_p50_s: float | None = None
+    lag_p99_s: float | None = None
+    lag_max_s: float | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What was to be done before it began."""
+    """What was to be done before it began; `requests` None where the clock decided."""
 
-    requests: int
+    requests: int | None
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,7 +130,12 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit."""
+    """One run.
+
+    `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit; `rounds` is 0 while
+    the clock decides; `mixed` says that a turn held all classes; `resumed` has one clock for each --resume; `notes`
+    are sentences that a reader of the figures must know.
+    """
 
     schema: int = SCHEMA
     generator: Literal["tandem", "llmperf"] = "tandem"
@@ -141,6 +154,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     rounds: int
     repeats: int = 1
     prompts_per_class: int | None = None
+    mixed: bool = False
     duration_s: float | None = None
     time_outs: TimeOuts | None = None
     clock: Clock
@@ -149,6 +163,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     goodput: dict[str, float] | None = None
     price_usd_per_hour: float | None = None
     warm_up: dict[str, WarmUp] = {}
+    resumed: tuple[Clock, ...] = ()
+    notes: tuple[str, ...] = ()
     ended: Ended | None = None
 
 
