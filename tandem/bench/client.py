@@ -1,12 +1,46 @@
-"""One request on the wire, measured right."""
+"""One request on the wire, measured right.
+
+Invariant: a request is sent once, whatever happens to it, and its read loop keeps (time, bytes) and does nothing
+else; what a server does never raises, it is a word in the reply.
+
+How the times are taken: `start_ns` in the moment the body is handed to the transport (headers and body leave in one
+write), so that waiting for a connection is not in it; each read when the event loop hands its bytes over, which on
+uvloop is some 0.1 ms after the kernel had them (docs/measurement.md). Run it on uvloop, parse after the request.
+
+Not retried: aiohttp repeats a request on a stale connection only where its method is idempotent
+(`IDEMPOTENT_METHODS` in aiohttp/client.py, RFC 9112 9.3.1), and every request that is measured is a POST. Stale
+connections are avoided instead: idle ones are closed here after KEEP_ALIVE_S, before a vLLM closes them.
+"""
 
 from __future__ import annotations
 
-from types import TracebackType
+import asyncio
+import email.utils
+import time
+from dataclasses import dataclass
+from types import SimpleNamespace, TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
+import aiohttp
+from aiohttp.abc import AbstractStreamWriter
+
+from tandem.bench import wire
+from tandem.bench.fault import BenchError
 from tandem.bench.reply import Reply
+from tandem.bench.watch import Watch
 from tandem.bench.wire import Ask, Server, TimeOuts
+
+KEEP_ALIVE_S = 4.0  # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
+READ_BYTES = 1 << 18  # what may wait unread before the socket is paused
+OK = 200
+INTERRUPTED = "the run was interrupted"
+OPENING = TimeOuts(connect_s=10.0, first_token_s=10.0, gap_s=10.0, whole_s=10.0)
+HEADERS = {
+    "Accept": "text/event-stream, application/json",
+    "Accept-Encoding": "identity",  # a compressor holds chunks back
+    "User-Agent": "tandem-bench",
+}
 
 
 class Client:
@@ -16,28 +50,209 @@ class Client:
         server: whom to ask.
         limit: connections at most, the concurrency; 0 for no limit (an open loop).
         trust_env: use the proxies that HTTP_PROXY and the like name.
+
+    Raises:
+        BenchError: the server's address is no http or https URL.
     """
 
     def __init__(self, server: Server, *, limit: int, trust_env: bool = False) -> None:
+        _check_address(server)
         self.server = server
+        self._limit, self._trust_env = limit, trust_env
+        self._session: aiohttp.ClientSession | None = None
+        self._watches: set[Watch] = set()
+        self._interrupted = False
 
     async def __aenter__(self) -> Self:
         """Open the session; no connection yet."""
-        raise NotImplementedError
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=None),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=HEADERS | ({"Authorization": f"Bearer {self.server.api_key}"} if self.server.api_key else {}),
+            trace_configs=[_connection_trace()],
+            auto_decompress=False,  # takes time in the read loop; answer.py does it after the request
+            read_bufsize=READ_BYTES,
+            trust_env=self._trust_env,
+        )
+        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
 
     async def open_connections(self, count: int) -> int:
-        """Open connections until `count` are open and idle; return how many are. Never raises for a server."""
-        raise NotImplementedError
+        """Open connections until `count` are open and idle; return how many are. Never raises for a server.
+
+        They are opened by as many requests at the same moment: none of them can use another's connection. Idle ones
+        are used first. They are gone again after KEEP_ALIVE_S without a request.
+
+        Args:
+            count: at most the client's limit.
+        """
+        replies = await asyncio.gather(*(self.get("/v1/models") for _ in range(count)))
+        return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
+
+    async def get(self, path: str, outs: TimeOuts = OPENING) -> Reply:
+        """Get `path` of the server, as models, version or metrics; never raises for what the server does."""
+        return await self._exchange(_Request("GET", self.server.root + path, outs))
 
     async def ask(self, ask: Ask, outs: TimeOuts) -> Reply:
-        """Send one request, once, and return its reply; never raises for what the server does."""
-        raise NotImplementedError
+        """Send one request, once, and return its reply; never raises for what the server does.
+
+        Raises:
+            BenchError: the request cannot be formed (`wire.body`).
+        """
+        return await self._exchange(_Request("POST", self.server.endpoint, outs, ask, wire.body(ask, self.server)))
 
     def interrupt(self) -> None:
-        """Cut every request in flight: each `ask` returns at once with the error `interrupted` and what it has."""
-        raise NotImplementedError
+        """Cut every request in flight: each `ask` returns at once with the error `interrupted` and what it has.
+
+        So does every later `ask`, without sending anything.
+        """
+        self._interrupted = True
+        for watch in self._watches:
+            watch.cut("interrupted", INTERRUPTED)
+
+    async def _exchange(self, request: _Request) -> Reply:
+        reply = Reply(time.monotonic_ns())
+        try:
+            async with asyncio.timeout(None) as bound:
+                watch = Watch(reply, request.outs, bound)
+                self._watches.add(watch)
+                if self._interrupted:
+                    watch.cut("interrupted", INTERRUPTED)
+                await self._send(request, reply, watch)
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
+            reply.error, reply.error_detail = _word(error, reply, watch, request.outs)
+        finally:
+            reply.end_ns = reply.end_ns or time.monotonic_ns()
+            watch.stop()
+            self._watches.discard(watch)
+        return reply
+
+    async def _send(self, request: _Request, reply: Reply, watch: Watch) -> None:
+        assert self._session is not None, "a Client is used inside `async with`"
+        if request.ask is not None:
+            watch.expect(request.ask, len(request.content))
+        else:
+            watch.sent = True  # no body will tell; what is not measured may be timed from its beginning
+        answer = self._session.request(
+            request.method,
+            request.url,
+            data=_StampedBody(request.content, reply, watch) if request.ask is not None else None,
+            headers={"X-Request-Id": request.ask.request_id} if request.ask is not None else None,
+            allow_redirects=False,
+            timeout=aiohttp.ClientTimeout(total=None, connect=request.outs.connect_s),
+            trace_request_ctx=reply,
+        )
+        async with answer as response:
+            _take_headers(reply, response)
+            read, keep, now = response.content.readany, reply.reads.append, time.monotonic_ns
+            while piece := await read():
+                keep((now(), piece))
+            reply.end_ns = now()
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    method: str
+    url: str
+    outs: TimeOuts
+    ask: Ask | None = None
+    content: bytes = b""
+
+
+class _StampedBody(aiohttp.BytesPayload):
+    """A body that takes the time in the moment it goes to the transport."""
+
+    def __init__(self, content: bytes, reply: Reply, watch: Watch) -> None:
+        super().__init__(content, content_type="application/json")
+        self._reply, self._watch = reply, watch
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """Stamp, then write."""
+        self._watch.sent = True
+        self._reply.start_ns = time.monotonic_ns()
+        await super().write_with_length(writer, content_length)
+
+
+def _connection_trace() -> aiohttp.TraceConfig:
+    """Return a trace that writes into a request's reply whether its connection was open before."""
+
+    async def reused(_session: aiohttp.ClientSession, request: SimpleNamespace, _what: object) -> None:
+        request.trace_request_ctx.reused = True
+
+    async def created(_session: aiohttp.ClientSession, request: SimpleNamespace, _what: object) -> None:
+        request.trace_request_ctx.reused = False
+
+    trace = aiohttp.TraceConfig()
+    trace.on_connection_reuseconn.append(reused)
+    trace.on_connection_create_end.append(created)
+    return trace
+
+
+def _take_headers(reply: Reply, response: aiohttp.ClientResponse) -> None:
+    reply.headers_ns = time.monotonic_ns()
+    reply.status = response.status
+    reply.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+    reply.content_encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    reply.retry_after_s = _retry_after_s(response.headers.get("Retry-After"))
+    if response.status != OK:
+        reply.error = f"status_{response.status}"
+        if "Location" in response.headers:
+            reply.error_detail = f"it points to {response.headers['Location']}, which is not followed"
+
+
+def _retry_after_s(value: str | None) -> float | None:
+    """Return the seconds of a Retry-After header: a number, or a date (RFC 9110 10.2.3)."""
+    if value is None:
+        return None
+    if value.strip().isdecimal():
+        return float(value)
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
+    except (ValueError, OverflowError):
+        return None
+
+
+def _word(error: Exception, reply: Reply, watch: Watch, outs: TimeOuts) -> tuple[str, str | None]:
+    """Return the error's word and what a person should know; a status that came stays the word."""
+    if reply.status not in {None, OK}:
+        return f"status_{reply.status}", reply.error_detail
+    if watch.word is not None:
+        return watch.word, watch.detail
+    if isinstance(error, TimeoutError):
+        return "connect_timeout", f"no connection within {outs.connect_s:g} s"
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
+        return "connect", str(error)
+    if isinstance(error, aiohttp.ClientResponseError):
+        return "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
+    when = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
+    return "closed", f"the connection was closed {when}: {_told(error)}"
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def _check_address(server: Server) -> None:
+    address = urlsplit(server.root)
+    try:
+        whole = address.scheme in {"http", "https"} and bool(address.hostname) and address.port != 0
+    except ValueError:  # a port that is no number
+        whole = False
+    if not whole or address.query or address.fragment:
+        raise BenchError(
+            f"{server.url!r} is no address of a server",
+            where=server.name,
+            change="give it as http://HOST:PORT, with or without /v1",
+        )
+    if address.username or address.password:
+        raise BenchError(
+            "the address holds a user name or a password, which would stand in every record of it",
+            where=server.name,
+            change="leave it out and give the key by its own option",
+        )

@@ -19,6 +19,7 @@ from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Offers
 
 Api = Literal["chat", "completions"]
+NOTHING = Offers()
 PATHS: dict[Api, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
 
 
@@ -93,7 +94,7 @@ class Ask:
     seed: int | None = None
     thinking: bool | None = None
     ignore_eos: bool = False
-    offers: Offers = Offers()
+    offers: Offers = NOTHING
     top_logprobs: int = 2
 
 
