@@ -37,9 +37,8 @@ GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 DATED = re.compile(r"-\d[\d-]*\Z")  # a name's dated snapshot, as OpenAI answers
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a reply held; the fields are the record's of the same name, and go into it as they are."""
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a reply held; the fields are the record's of the same name, and go into it by `msgspec.structs.asdict`."""
 
     chunks: tuple[Chunk, ...] = ()
     prompt_tokens: int | None = None

@@ -231,11 +231,8 @@ def _word(error: Exception, reply: Reply, watch: Watch, outs: TimeOuts) -> tuple
     if isinstance(error, aiohttp.ClientResponseError):
         return "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
     when = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
-    return "closed", f"the connection was closed {when}: {_told(error)}"
-
-
-def _told(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
+    return "closed", f"the connection was closed {when}{why}"
 
 
 def _check_address(server: Server) -> None:

@@ -23,7 +23,7 @@ class Splitter:
 
     def __init__(self) -> None:
         self.strange: bytes | None = None
-        self._line = b""  # what came since the last end of a line
+        self._line: list[bytes] = []  # what came since the last end of a line
         self._data: list[bytes] = []
         self._started = False
         self._after_cr = False
@@ -38,22 +38,26 @@ class Splitter:
         if b"\r" in piece:
             self._after_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = (self._line + piece).split(b"\n")
-        self._line = lines.pop()
+        if b"\n" not in piece:
+            self._line.append(piece)
+            return []
+        lines = b"".join((*self._line, piece)).split(b"\n")
+        self._line = [lines.pop()]
         return [event for line in lines if (event := self._take(line))]
 
     def end(self) -> bytes | None:
         """Return the data of an event that the stream's end left without its blank line; it may be cut."""
-        if self._line:
-            self._take(self._line)
+        last = b"".join(self._line)
+        if last:
+            self._take(last)
         left = b"\n".join(self._data)
-        self._line, self._data = b"", []
+        self._line, self._data = [], []
         return left or None
 
     def _without_bom(self, piece: bytes) -> bytes:
-        piece, self._line = self._line + piece, b""
+        piece, self._line = b"".join((*self._line, piece)), []
         if len(piece) < len(BOM) and BOM.startswith(piece):
-            self._line = piece  # no line yet: the next piece tells
+            self._line = [piece]  # no line yet: the next piece tells
             return b""
         self._started = True
         return piece.removeprefix(BOM)

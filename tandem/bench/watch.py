@@ -95,12 +95,19 @@ class Watch:
     def _judge(self, age_s: float, quiet_s: float) -> None:
         if self._size > self.most_bytes or self._events > self.most_events:
             self.cut("endless", f"cut after {self._size} bytes and {self._events} events")
+            self._drop_excess()
         elif age_s >= self._outs.whole_s:
             self.cut("whole_timeout", f"not ended after {self._outs.whole_s:g} s, {self._events} events had come")
         elif age_s >= self._outs.first_token_s and not self._has_token():
             self.cut("first_token_timeout", f"no token after {self._outs.first_token_s:g} s")
         elif quiet_s >= self._outs.gap_s and self._has_token():
             self.cut("gap_timeout", f"nothing for {self._outs.gap_s:g} s after {self._events} events")
+
+    def _drop_excess(self) -> None:
+        """Drop what came beyond the bytes that are allowed: it need not be kept or parsed."""
+        reads = self._reply.reads
+        while len(reads) > 1 and self._size > self.most_bytes:
+            self._size -= len(reads.pop()[1])
 
     def _has_token(self) -> bool:
         if not self._token and self._parsed != self._looked:

@@ -1,0 +1,535 @@
+"""A second streaming server, of its own making: asyncio streams and the standard library, nothing of ours, no aiohttp.
+
+What it sends and when is a schedule, given for all requests on the command line and for one request in its prompt, as
+a line `#schedule {...}`. It logs the monotonic time of every write, of the connection's accept and of the moment the
+request had been read: a truth that shares no code with the twin or with what measures.
+
+    python tests/bench/independent_server.py --port 8123 --log truth.jsonl --ttft-ms 200 --step-ms 45 --bursts 1,8
+
+A schedule's fields, each with its default in Schedule: ttft_ms from the request's last byte to the first burst;
+step_ms between bursts, by absolute deadlines; bursts, tokens of each burst, taken again from the start when they run
+out, or `random:LOW-HIGH:SEED`; first_burst where the first differs; tokens in all (max_tokens of the request where
+smaller); fault (a key of BEFORE or DURING, or one of AT_THE_END) and fault_at, the burst before which it happens; raw,
+pieces of hexadecimal bytes written as the whole body with pause_ms between them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import dataclasses
+import gzip
+import itertools
+import json
+import random
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, Self, TextIO
+
+MODEL = "independent"
+WORDS = "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour".split()  # noqa: SIM905
+OK = 200
+AT_THE_END = ("no_usage", "wrong_usage", "wrong_model", "no_end", "no_done", "hang_after_done")
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+    """What one request gets."""
+
+    ttft_ms: float = 20.0
+    step_ms: float = 5.0
+    bursts: str = "1"
+    first_burst: int | None = None
+    tokens: int = 16
+    reasoning: int = 0  # so many bursts first, as reasoning
+    fault: str | None = None
+    fault_at: int = 2
+    status: int = 503
+    retry_after: str | None = None
+    raw: tuple[str, ...] = ()
+    pause_ms: float = 1.0
+    content_type: str = "text/event-stream"
+
+    def __post_init__(self) -> None:
+        if self.fault is not None and self.fault not in {*BEFORE, *DURING, *AT_THE_END}:
+            raise ValueError(f"no such fault: {self.fault}")
+
+    def sizes(self, most: int | None) -> list[int]:
+        """Tokens of each burst."""
+        left = self.tokens if most is None else min(self.tokens, most)
+        sizes = []
+        given = self._given()
+        while left > 0:
+            wanted = self.first_burst if not sizes and self.first_burst else next(given)
+            sizes.append(min(left, wanted))
+            left -= sizes[-1]
+        return sizes
+
+    def _given(self) -> Iterator[int]:
+        if self.bursts.startswith("random:"):
+            _, span, seed = self.bursts.split(":")
+            low, high = (int(part) for part in span.split("-"))
+            generator = random.Random(seed)  # noqa: S311
+            return (generator.randint(low, high) for _ in itertools.count())
+        return itertools.cycle(int(part) for part in self.bursts.split(","))
+
+
+@dataclasses.dataclass
+class Connection:
+    """One connection and the request that is being answered on it."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    connected_s: float
+    number: int = 0
+    chunked: bool = False
+    truth: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    async def write(self, data: bytes, tokens: int | None = None) -> None:
+        """Write `data`, in a chunk where the answer is chunked; log the time just before."""
+        body = b"%x\r\n%s\r\n" % (len(data), data) if self.chunked else data
+        self.truth["writes"].append([time.monotonic(), len(data), tokens])
+        self.writer.write(body)
+        await self.writer.drain()
+
+    async def begin(self, content_type: str, *, status: str = "200 OK", extra: str = "") -> None:
+        """Write the head of a chunked answer."""
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n{extra}\r\n"
+        self.truth["headers_s"] = time.monotonic()
+        self.writer.write(head.encode())
+        await self.writer.drain()
+        self.chunked = True
+
+    async def end(self) -> None:
+        """Write the end of a chunked answer."""
+        self.writer.write(b"0\r\n\r\n")
+        await self.writer.drain()
+        self.chunked = False
+
+    async def whole(self, status: str, content_type: str, body: bytes, extra: str = "") -> None:
+        """Write an answer of known length."""
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+        self.truth.setdefault("writes", []).append([time.monotonic(), len(body), None])
+        self.writer.write(head.encode() + body)
+        await self.writer.drain()
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One request as it was read."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+
+    @property
+    def chat(self) -> bool:
+        """Whether it asks for the chat API."""
+        return self.path.endswith("/chat/completions")
+
+    def schedule(self, default: Schedule) -> Schedule:
+        """The default's, changed by what the prompt says."""
+        messages = self.body.get("messages")
+        prompt = messages[-1]["content"] if messages else self.body.get("prompt", "")
+        for line in str(prompt).splitlines():
+            if line.startswith("#schedule "):
+                fields = json.loads(line.removeprefix("#schedule "))
+                fields["raw"] = tuple(fields.get("raw", ()))
+                return dataclasses.replace(default, **fields)
+        return default
+
+    def option(self, name: str) -> bool:
+        """Whether a stream option is on."""
+        return bool((self.body.get("stream_options") or {}).get(name))
+
+
+class Frames:
+    """The events of one answer, in a real vLLM's form: role, one event a burst, finish, usage, [DONE]."""
+
+    def __init__(self, request: Request, schedule: Schedule) -> None:
+        self.request, self.schedule = request, schedule
+        self.running = 0
+        prompt = json.dumps(request.body.get("messages") or request.body.get("prompt"))
+        self.prompt_tokens = max(1, len(prompt.split()))
+        self.model = "another" if schedule.fault == "wrong_model" else request.body.get("model", MODEL)
+
+    def role(self) -> bytes | None:
+        """The event before any token; the completions API has none."""
+        if not self.request.chat:
+            return None
+        return self._choice({"role": "assistant", "content": ""}, 0)
+
+    def burst(self, number: int, size: int) -> bytes:
+        """The event of one engine step."""
+        text = "".join(f" {WORDS[(self.running + i) % len(WORDS)]}" for i in range(size))
+        reasons = self.request.chat and number < self.schedule.reasoning
+        return self._choice({"reasoning" if reasons else "content": text}, size)
+
+    def finish(self, reason: str) -> bytes:
+        """The event that says why it ended."""
+        return self._choice({"content": ""}, 0, reason)
+
+    def usage(self) -> bytes:
+        """The event without a choice."""
+        return self._frame({"choices": [], "usage": self._usage(wrong=self.schedule.fault == "wrong_usage")})
+
+    def _usage(self, *, wrong: bool = False) -> dict[str, int]:
+        tokens = self.running * 3 + 1 if wrong else self.running
+        return {"prompt_tokens": self.prompt_tokens, "completion_tokens": tokens,
+                "total_tokens": self.prompt_tokens + tokens}  # fmt: skip
+
+    def _choice(self, delta: dict[str, str], size: int, finish: str | None = None) -> bytes:
+        choice: dict[str, Any] = {"index": 0, "delta": delta} if self.request.chat else {
+            "index": 0, "text": delta.get("content", "")}  # fmt: skip
+        choice |= {"logprobs": self._logprobs(size), "finish_reason": finish}
+        if self.request.body.get("return_token_ids") and "role" not in delta:
+            choice["token_ids"] = list(range(self.running, self.running + size))
+        self.running += size
+        frame: dict[str, Any] = {"choices": [choice]}
+        if self.request.option("continuous_usage_stats") and self.schedule.fault != "no_usage":
+            frame["usage"] = self._usage()
+        return self._frame(frame)
+
+    def _logprobs(self, size: int) -> dict[str, Any] | None:
+        if not size or self.request.body.get("logprobs") in {None, False}:
+            return None
+        if self.request.chat:
+            return {"content": [{"token": "x", "logprob": -0.25, "bytes": [120], "top_logprobs": []}] * size}
+        return {"tokens": ["x"] * size, "token_logprobs": [-0.25] * size, "top_logprobs": [{}] * size}
+
+    def _frame(self, fields: dict[str, Any]) -> bytes:
+        kind = "chat.completion.chunk" if self.request.chat else "text_completion"
+        head = {"id": "cmpl-1", "object": kind, "created": 1, "model": self.model}
+        return b"data: %s\n\n" % json.dumps(head | fields, separators=(",", ":")).encode()
+
+
+class Server:
+    """The server: `async with Server(schedule) as server`, then `server.port`; truths are in `server.truths`."""
+
+    def __init__(self, default: Schedule, *, port: int = 0, log: TextIO | None = None) -> None:
+        self.default, self.port, self.log = default, port, log
+        self.truths: list[dict[str, Any]] = []
+        self.accepted = 0
+        self.refused_fields: tuple[str, ...] = ()  # answered with 400, as a server that does not know them
+        self.models: list[dict[str, str]] = [{"id": MODEL, "root": "/models/independent"}]
+        self.health: int = 200
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 22)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def posted(self) -> list[dict[str, Any]]:
+        """The truths of requests that asked for tokens."""
+        return [truth for truth in self.truths if truth["method"] == "POST"]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = Connection(reader, writer, time.monotonic())
+        self.accepted += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            while (request := await self._read(connection)) is not None:
+                goes_on = await self._answer(connection, request)
+                if not goes_on:
+                    break
+        except (ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            pass  # the client left, or the server ends
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _read(self, connection: Connection) -> Request | None:
+        try:
+            head = await connection.reader.readuntil(b"\r\n\r\n")
+        except asyncio.IncompleteReadError:
+            return None
+        first, *lines = head.decode("latin-1").split("\r\n")
+        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        body = await connection.reader.readexactly(int(headers.get("content-length", "0")))
+        method, path, _ = first.split(" ", 2)
+        connection.truth = {
+            "request_id": headers.get("x-request-id"), "method": method, "path": path,
+            "on_connection": connection.number,
+            "connected_s": connection.connected_s, "accepted_s": time.monotonic(), "writes": [], "bursts": [],
+            "headers": headers, "body": json.loads(body) if body else {},
+        }  # fmt: skip
+        connection.number += 1
+        self.truths.append(connection.truth)
+        return Request(method, path, headers, connection.truth["body"])
+
+    async def _answer(self, connection: Connection, request: Request) -> bool:
+        """Answer one request; return whether the connection goes on."""
+        try:
+            if request.method == "GET":
+                await self._answer_get(connection, request)
+                return True
+            unknown = [name for name in self.refused_fields if name in _fields(request.body)]
+            if unknown:
+                said = {"error": {"message": f"unknown field {unknown[0]}", "type": "BadRequestError", "code": 400}}
+                await connection.whole("400 Bad Request", "application/json", json.dumps(said).encode())
+                return True
+            return await self._stream(connection, request, request.schedule(self.default))
+        finally:
+            self._tell(connection.truth)
+
+    async def _answer_get(self, connection: Connection, request: Request) -> None:
+        pages = {"/v1/models": {"object": "list", "data": self.models}, "/version": {"version": "0.0.1"}, "/health": {}}
+        page = pages.get(request.path)
+        if page is None or self.health != OK:
+            await connection.whole(f"{404 if page is None else self.health} No", "application/json", b"{}")
+        else:
+            await connection.whole("200 OK", "application/json", json.dumps(page).encode())
+
+    async def _stream(self, connection: Connection, request: Request, schedule: Schedule) -> bool:
+        connection.truth["fault"] = schedule.fault
+        before = BEFORE.get(schedule.fault or "")
+        if before is not None:
+            return await before(connection, schedule)
+        if schedule.raw:
+            return await _raw(connection, schedule)
+        start = connection.truth["accepted_s"]
+        frames = Frames(request, schedule)
+        await connection.begin(schedule.content_type)
+        role = frames.role()
+        sizes = schedule.sizes(request.body.get("max_tokens"))
+        await _until(start + schedule.ttft_ms / 1000)
+        if role is not None:
+            await connection.write(role, 0)
+        for number, size in enumerate(sizes):
+            await _until(start + (schedule.ttft_ms + number * schedule.step_ms) / 1000)
+            if number == schedule.fault_at and schedule.fault in DURING:
+                goes_on = await DURING[schedule.fault](connection, frames)
+                if not goes_on:
+                    return False
+            connection.truth["bursts"].append([time.monotonic(), size])
+            await connection.write(frames.burst(number, size), size)
+        return await _end(connection, request, schedule, frames)
+
+    def _tell(self, truth: dict[str, Any]) -> None:
+        if self.log is not None:
+            kept = {key: value for key, value in truth.items() if key not in {"headers", "body"}}
+            self.log.write(json.dumps(kept) + "\n")
+            self.log.flush()
+
+
+def _fields(body: dict[str, Any]) -> set[str]:
+    return set(body) | set(body.get("stream_options") or {})
+
+
+async def _until(due_s: float) -> None:
+    await asyncio.sleep(max(0.0, due_s - time.monotonic()))
+
+
+async def _raw(connection: Connection, schedule: Schedule) -> bool:
+    await connection.begin(schedule.content_type)
+    for piece in schedule.raw:
+        await connection.write(bytes.fromhex(piece))
+        await asyncio.sleep(schedule.pause_ms / 1000)
+    await connection.end()
+    return True
+
+
+async def _end(connection: Connection, request: Request, schedule: Schedule, frames: Frames) -> bool:
+    if schedule.fault == "no_end":
+        await connection.end()
+        return True
+    full = frames.running >= request.body.get("max_tokens", schedule.tokens)
+    last = [frames.finish("length" if full else "stop")]
+    if request.option("include_usage") and schedule.fault != "no_usage":
+        last.append(frames.usage())
+    if schedule.fault != "no_done":
+        last.append(b"data: [DONE]\n\n")
+    for frame in last:
+        await connection.write(frame)
+    if schedule.fault == "hang_after_done":
+        await asyncio.sleep(60)
+    await connection.end()
+    return True
+
+
+# What happens instead of a stream; each returns whether the connection goes on.
+
+
+async def _status(connection: Connection, schedule: Schedule) -> bool:
+    said = {"error": {"message": "no more room in the queue", "type": "Overloaded", "code": schedule.status}}
+    extra = f"Retry-After: {schedule.retry_after}\r\n" if schedule.retry_after else ""
+    await connection.whole(f"{schedule.status} No", "application/json", json.dumps(said).encode(), extra)
+    return True
+
+
+async def _html(connection: Connection, schedule: Schedule) -> bool:
+    page = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
+    kind = schedule.content_type if schedule.content_type != "text/event-stream" else "text/html; charset=utf-8"
+    await connection.whole("200 OK", kind, page)
+    return True
+
+
+async def _json(connection: Connection, _: Schedule) -> bool:
+    answer = {"object": "chat.completion", "choices": [{"message": {"content": "all at once"}}]}
+    await connection.whole("200 OK", "application/json", json.dumps(answer, indent=1).encode())
+    return True
+
+
+async def _empty_json(connection: Connection, _: Schedule) -> bool:
+    await connection.whole("200 OK", "application/json", b'{"status": "ok"}')
+    return True
+
+
+async def _empty(connection: Connection, _: Schedule) -> bool:
+    await connection.whole("200 OK", "text/event-stream", b"")
+    return True
+
+
+async def _redirect(connection: Connection, _: Schedule) -> bool:
+    await connection.whole("307 Temporary Redirect", "text/plain", b"", "Location: /elsewhere/v1/chat/completions\r\n")
+    return True
+
+
+async def _gzip(connection: Connection, _: Schedule) -> bool:
+    text = b"".join(
+        b'data: {"model":"independent","choices":[{"delta":{"content":" word"},"finish_reason":%s}]}\n\n' % end
+        for end in (b"null", b"null", b'"stop"')
+    )
+    packed = gzip.compress(text + b"data: [DONE]\n\n")
+    await connection.begin("text/event-stream", extra="Content-Encoding: gzip\r\n")
+    for at in range(0, len(packed), 7):
+        await connection.write(packed[at : at + 7])
+    await connection.end()
+    return True
+
+
+async def _not_http(connection: Connection, _: Schedule) -> bool:
+    connection.writer.write(b"SSH-2.0-OpenSSH_9.7\r\n\r\n")
+    await connection.writer.drain()
+    return False
+
+
+async def _silent(_connection: Connection, _schedule: Schedule) -> bool:
+    await asyncio.sleep(60)
+    return False
+
+
+async def _drop_early(_connection: Connection, _schedule: Schedule) -> bool:
+    return False
+
+
+async def _flood(connection: Connection, _: Schedule) -> bool:
+    await connection.begin("text/event-stream")
+    while True:
+        await connection.write(b": " + b"x" * 65534)
+
+
+# What happens in the middle of a stream.
+
+
+async def _stall(_connection: Connection, _frames: Frames) -> bool:
+    await asyncio.sleep(60)
+    return False
+
+
+async def _comments(connection: Connection, _: Frames) -> bool:
+    while True:
+        await connection.write(b": still here\n\n")
+        await asyncio.sleep(0.02)
+
+
+async def _drop(_connection: Connection, _frames: Frames) -> bool:
+    return False
+
+
+async def _reset(connection: Connection, _: Frames) -> bool:
+    connection.writer.transport.abort()
+    return False
+
+
+async def _error(connection: Connection, _: Frames) -> bool:
+    await connection.write(
+        b'data: {"error": {"message": "engine died", "type": "InternalServerError", "code": 500}}\n\n'
+    )
+    await connection.write(b"data: [DONE]\n\n")
+    await connection.end()
+    return False
+
+
+async def _bad_utf8(connection: Connection, _: Frames) -> bool:
+    await connection.write(b'data: {"choices":[{"index":0,"delta":{"content":"\xff\xfe"}}]}\n\n')
+    return True
+
+
+async def _half_surrogate(connection: Connection, _: Frames) -> bool:
+    await connection.write(b'data: {"choices":[{"index":0,"delta":{"content":"\\ud83d"}}]}\n\n')
+    return True
+
+
+async def _bad_json(connection: Connection, _: Frames) -> bool:
+    await connection.write(b'data: {"choices":[{"index":0,\n\n')
+    return True
+
+
+async def _no_choices(connection: Connection, _: Frames) -> bool:
+    await connection.write(b'data: {"status":"working"}\n\n')
+    return True
+
+
+async def _endless(connection: Connection, frames: Frames) -> bool:
+    for number in itertools.count():
+        await connection.write(frames.burst(number, 1), 1)
+        await asyncio.sleep(0.0005)
+    return False
+
+
+Before = Callable[[Connection, Schedule], Awaitable[bool]]
+During = Callable[[Connection, Frames], Awaitable[bool]]
+BEFORE: dict[str, Before] = {
+    "status": _status, "html": _html, "json": _json, "empty_json": _empty_json, "empty": _empty, "redirect": _redirect,
+    "gzip": _gzip, "not_http": _not_http, "silent": _silent, "drop_early": _drop_early, "flood": _flood,
+}  # fmt: skip
+DURING: dict[str | None, During] = {
+    "stall": _stall, "comments": _comments, "drop": _drop, "reset": _reset, "error": _error,
+    "bad_utf8": _bad_utf8, "half_surrogate": _half_surrogate, "bad_json": _bad_json, "no_choices": _no_choices,
+    "endless": _endless,
+}  # fmt: skip
+
+
+def _parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--log", type=argparse.FileType("a"))
+    parser.add_argument("--ttft-ms", type=float, default=Schedule.ttft_ms)
+    parser.add_argument("--step-ms", type=float, default=Schedule.step_ms)
+    parser.add_argument("--bursts", default=Schedule.bursts)
+    parser.add_argument("--first-burst", type=int)
+    parser.add_argument("--tokens", type=int, default=Schedule.tokens)
+    return parser.parse_args(argv)
+
+
+async def _run(options: argparse.Namespace) -> None:
+    default = Schedule(
+        ttft_ms=options.ttft_ms, step_ms=options.step_ms, bursts=options.bursts,
+        first_burst=options.first_burst, tokens=options.tokens,
+    )  # fmt: skip
+    async with Server(default, port=options.port, log=options.log) as server:
+        sys.stdout.write(f"listening on http://127.0.0.1:{server.port}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(_run(_parse(sys.argv[1:])))
+    except KeyboardInterrupt:
+        sys.exit(0)
