@@ -1,0 +1,171 @@
+"""Record what real vLLM servers send, byte by byte: tests/bench/streams/ (its README says what the files mean).
+
+    python benchmarks/record_streams.py [--out tests/bench/streams]
+
+Two real servers, one without and one with n-gram speculation, are asked one request at a time; every read of the
+socket is kept with its time. The pages /metrics, /v1/models and /version are kept beside them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import time
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tandem.twin.real.fault import RealError  # noqa: E402
+from tandem.twin.real.installation import python  # noqa: E402
+from tandem.twin.real.server import MODEL, NGRAM, RealServer  # noqa: E402
+from tandem.twin.real.weights import weights  # noqa: E402
+
+OUT = ROOT / "tests" / "bench" / "streams"
+SETTLE_S = 1.0  # the counters of the last step are added after its chunk is sent
+COPY = 'Copy this JSON exactly: {"name": "Ada", "age": 36, "city": "London", "tags": ["a", "b", "c"]}'
+SIGNS = "東京 🚀 東京 🚀 東京 🚀"  # each sign is several tokens, none of which is text alone
+STORY = "Write a short story about a lighthouse keeper."
+RUNNING = {"include_usage": True, "continuous_usage_stats": True}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One request whose answer is kept as `<name>.jsonl`; `more` is added to the body."""
+
+    name: str
+    arm: str
+    prompt: str = COPY
+    max_tokens: int = 64
+    path: str = "/v1/chat/completions"
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """What is posted."""
+        chat = self.path == "/v1/chat/completions"
+        asked = {"messages": [{"role": "user", "content": self.prompt}]} if chat else {"prompt": self.prompt}
+        body = {"model": MODEL, **asked, "max_tokens": self.max_tokens, "temperature": 0.0, "stream": True, **self.more}
+        return {name: value for name, value in body.items() if value is not None}
+
+
+CASES = (
+    Case(name="base_chat_no_options", arm="base"),
+    Case(name="base_chat_usage", arm="base", more={"stream_options": {"include_usage": True}}),
+    Case(name="base_chat_length", arm="base", prompt=STORY, max_tokens=16, more={"stream_options": RUNNING}),
+    Case(name="base_chat_one_token", arm="base", max_tokens=1, more={"stream_options": RUNNING}),
+    Case(name="ngram_chat_running_usage", arm="ngram", more={"stream_options": RUNNING}),
+    Case(name="ngram_chat_no_options", arm="ngram"),
+    Case(name="ngram_chat_usage", arm="ngram", more={"stream_options": {"include_usage": True}}),
+    Case(name="ngram_chat_token_ids", arm="ngram", more={"stream_options": RUNNING, "return_token_ids": True}),
+    Case(name="ngram_chat_logprobs", arm="ngram",
+         more={"stream_options": RUNNING, "logprobs": True, "top_logprobs": 2}),
+    Case(name="base_completions_split_characters", arm="base", path="/v1/completions", prompt=SIGNS, max_tokens=24,
+         more={"stream_options": RUNNING, "return_token_ids": True}),
+    Case(name="ngram_completions_split_characters", arm="ngram", path="/v1/completions", prompt=SIGNS, max_tokens=24,
+         more={"stream_options": RUNNING, "return_token_ids": True}),
+    Case(name="ngram_chat_length", arm="ngram", prompt=STORY, max_tokens=24, more={"stream_options": RUNNING}),
+    Case(name="ngram_completions", arm="ngram", path="/v1/completions", prompt="1 2 3 4 5 1 2 3 4 5 1 2 3",
+         max_tokens=32, more={"stream_options": RUNNING, "return_token_ids": True}),
+    Case(name="ngram_completions_logprobs", arm="ngram", path="/v1/completions", prompt="1 2 3 4 5 1 2 3 4 5 1 2 3",
+         max_tokens=16, more={"stream_options": RUNNING, "logprobs": 2}),
+    Case(name="error_404_model", arm="base", more={"model": "another-model"}),
+    Case(name="error_400_too_long", arm="base", prompt="word " * 3000, max_tokens=16),
+    Case(name="error_400_max_tokens", arm="base", max_tokens=5000),
+    Case(name="error_400_temperature", arm="ngram", more={"temperature": -1}),
+)  # fmt: skip
+COUNTED = "ngram_chat_running_usage"  # the case that stands alone between the two pages of metrics of its server
+
+
+def main() -> int:
+    """Start both servers, record every case; 3 where vLLM cannot be had."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=OUT, help="folder of the recordings")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    try:
+        interpreter = python()
+        model = weights(interpreter)
+        base = RealServer(interpreter=interpreter, weights=model, name="base")
+        ngram = RealServer(interpreter=interpreter, weights=model, name="ngram", speculation=NGRAM)
+        try:
+            for server in (base, ngram):
+                server.start()
+            asyncio.run(record_all({"base": base, "ngram": ngram}, options.out))
+        finally:
+            for server in (base, ngram):
+                server.stop()
+    except RealError as fault:
+        print(fault, file=sys.stderr)
+        return 3
+    return 0
+
+
+async def record_all(servers: dict[str, RealServer], out: Path) -> None:
+    """Record pages and cases, after one request to each server that is not kept."""
+    async with aiohttp.ClientSession(read_bufsize=2**20) as session:
+        for arm, server in servers.items():
+            (out / f"models_{arm}.json").write_text(pretty(server.get("/v1/models")))
+            (out / f"version_{arm}.json").write_text(pretty(server.get("/version")))
+            await record(session, server, Case(name="warm-up", arm=arm, max_tokens=8))
+        for case in CASES:
+            server = servers[case.arm]
+            if case.name == COUNTED:
+                (out / "metrics_ngram_before.txt").write_text(trimmed(server.get("/metrics")))
+            lines = await record(session, server, case)
+            (out / f"{case.name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+            print(f"{case.name}: {lines[0]['status']}, {len(lines) - 1} reads", file=sys.stderr)
+            await asyncio.sleep(SETTLE_S)
+            if case.name == COUNTED:
+                (out / "metrics_ngram_after.txt").write_text(trimmed(server.get("/metrics")))
+        (out / "metrics_base.txt").write_text(trimmed(servers["base"].get("/metrics")))
+
+
+async def record(session: aiohttp.ClientSession, server: RealServer, case: Case) -> list[dict[str, Any]]:
+    """Ask once; the header and one line a read."""
+    body = case.body()
+    began = time.monotonic_ns()
+    async with session.post(f"{server.url}{case.path}", json=body, headers={"X-Request-Id": case.name}) as answer:
+        headers_ns = time.monotonic_ns() - began
+        reads = [{"t_ns": time.monotonic_ns() - began, "hex": piece.hex()} async for piece in answer.content.iter_any()]
+        header = {
+            "request": {"method": "POST", "path": case.path, "body": shortened(body)},
+            "server": {"arm": case.arm, "speculation": server.speculation},
+            "vllm": json.loads(server.get("/version"))["version"],
+            "model": "SmolLM2-135M-Instruct",
+            "recorded_utc": datetime.now(tz=UTC).isoformat(timespec="seconds"),
+            "status": answer.status,
+            "headers": {name.lower(): value for name, value in answer.headers.items() if name.lower() != "date"},
+            "headers_ns": headers_ns,
+        }
+    return [header, *reads]
+
+
+def shortened(body: dict[str, Any]) -> dict[str, Any]:
+    """The body, a very long prompt cut and said so: it is no part of what is tested."""
+    cut = json.loads(json.dumps(body))
+    for message in cut.get("messages", ()):
+        if len(message["content"]) > 2000:  # noqa: PLR2004  # longer than any of the prompts above that matter
+            message["content"] = f"{message['content'][:60]}... ({len(message['content'])} characters)"
+    return cut
+
+
+def trimmed(page: str) -> str:
+    """The families of vLLM itself; those of the Python process and of the web framework left out."""
+    return "".join(f"{line}\n" for line in page.splitlines() if line.removeprefix("# HELP ").removeprefix("# TYPE ")
+                   .startswith("vllm:"))  # fmt: skip
+
+
+def pretty(text: str) -> str:
+    """JSON with one key a line."""
+    return json.dumps(json.loads(text), indent=2) + "\n"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""A real vLLM on this machine's processor, with real speculation: what the twin is held against."""

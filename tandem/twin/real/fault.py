@@ -1,0 +1,11 @@
+"""What can fail when a real vLLM is set up or run.
+
+Invariant: every foreseeable failure of this package is a `RealError` whose text says what happened, where, and what
+to do.
+"""
+
+from __future__ import annotations
+
+
+class RealError(RuntimeError):
+    """The environment, the weights or a server cannot be had; the text is for who reads it at three in the morning."""

@@ -1,0 +1,200 @@
+"""Starts and stops real vLLM servers on 127.0.0.1, alike in everything but what their arguments say.
+
+Invariant: a server that `start` returned answers on its port; after `stop`, or the death of this process by any
+means, no process of it is left (launcher.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from tandem.twin.loopback import HOST
+from tandem.twin.real.fault import RealError
+
+HERE = Path(__file__).resolve().parent
+MODEL = "smollm2"  # the name that it is served under
+READY_S = 300.0  # 33 s on two idle cores; eight times that has been seen on busy ones
+STOP_S = 15.0  # the launcher kills after 10
+TAIL = 3000  # characters of the log that an error shows
+CONTEXT = 2048  # prompt and answer together, in tokens
+SEQUENCES = 4  # requests in one batch at most
+KV_CACHE_GIB = 1
+THREADS = 2
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a company's proxy has no way to loopback
+
+NGRAM = {"method": "ngram", "num_speculative_tokens": 7, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
+SELF_DRAFT_TOKENS = 4
+
+
+def self_draft(weights: Path) -> dict[str, Any]:
+    """The speculation whose draft is the target itself: every draft is accepted, and none is cheaper than the target.
+
+    Args:
+        weights: the folder that the target is served from.
+    """
+    return {"method": "draft_model", "model": weights.name, "num_speculative_tokens": SELF_DRAFT_TOKENS}
+
+
+def arguments(weights: Path, port: int, speculation: dict[str, Any] | None) -> list[str]:
+    """What vLLM is told. Two servers differ in port and `--speculative-config` alone.
+
+    The weights are named relative to the folder that the server runs in, so that no answer of it holds a path of this
+    machine. Prefix caching is off: a repeated prompt would skip its prefill, so the second arm would look faster.
+    """
+    told = [
+        "--model", weights.name, "--served-model-name", MODEL, "--host", HOST, "--port", str(port),
+        "--dtype", "float32", "--max-model-len", str(CONTEXT), "--max-num-seqs", str(SEQUENCES),
+        "--enforce-eager", "--no-enable-prefix-caching",
+    ]  # fmt: skip
+    return told if speculation is None else [*told, "--speculative-config", json.dumps(speculation)]
+
+
+def variables() -> dict[str, str]:
+    """The environment of a server: nothing of the caller's but where programs and temporary files are."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "TMPDIR") if name in os.environ}
+    return {
+        **kept,
+        "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GIB),
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `all` fails at start where cores may not be bound
+        "OMP_NUM_THREADS": str(THREADS),
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(kw_only=True)
+class RealServer:
+    """One vLLM.
+
+    Args:
+        interpreter: of the environment that holds vLLM (installation.py).
+        weights: a folder as weights.py makes it.
+        name: for messages and the log's name.
+        speculation: vLLM's own speculative configuration, or None.
+        port: 0 takes a free one.
+        folder: where its log is kept.
+    """
+
+    interpreter: Path
+    weights: Path
+    name: str
+    speculation: dict[str, Any] | None = None
+    port: int = 0
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="tandem-real-")))
+    ready_s: float = READY_S
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
+
+    @property
+    def url(self) -> str:
+        """Where it listens, without a slash at the end."""
+        return f"http://{HOST}:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What it prints."""
+        return self.folder / f"{self.name}.log"
+
+    def launch(self) -> Self:
+        """Start it without waiting, so that two can load at once.
+
+        Raises:
+            RealError: the interpreter is not there.
+        """
+        self.port = self.port or _free_port()
+        command = [str(self.interpreter), str(HERE / "launcher.py")]
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with self.log.open("wb") as log:
+                self._process = subprocess.Popen(
+                    [*command, *arguments(self.weights, self.port, self.speculation)],
+                    cwd=self.weights.parent,
+                    env=variables(),
+                    stdin=subprocess.PIPE,  # the launcher ends all when this closes
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,  # Ctrl-C is for the starter, which stops it in its own time
+                )
+        except OSError as fault:
+            raise RealError(f"vLLM {self.name} cannot be started by {self.interpreter}: {fault}") from fault
+        return self
+
+    def wait(self) -> Self:
+        """Wait until it answers /health.
+
+        Raises:
+            RealError: it ended, or did not answer in time; the end of its log is in the message.
+        """
+        assert self._process is not None, "the server was never launched"
+        deadline = time.monotonic() + self.ready_s
+        while self._process.poll() is None and time.monotonic() < deadline:
+            if self._healthy():
+                return self
+            time.sleep(0.5)
+        ended = self._process.poll() is not None
+        self.stop()
+        what = "ended before it was ready" if ended else f"did not answer /health within {self.ready_s:.0f} s"
+        tail = self.log.read_text(errors="replace")[-TAIL:].strip()
+        raise RealError(f"vLLM {self.name} {what}; the end of its log {self.log}:\n{tail}")
+
+    def start(self) -> Self:
+        """Start it and wait until it answers.
+
+        Raises:
+            RealError: as `launch` and `wait` say.
+        """
+        return self.launch().wait()
+
+    def _healthy(self) -> bool:
+        try:
+            self.get("/health")
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            return False
+        return True
+
+    def get(self, path: str) -> str:
+        """The text of one of its pages, for example `/metrics`.
+
+        Raises:
+            OSError: it does not answer, or with an error.
+        """
+        with _DIRECT.open(f"{self.url}{path}", timeout=30) as answer:
+            return str(answer.read().decode())
+
+    def stop(self) -> None:
+        """End it and all that it started."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(STOP_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        """Stop."""
+        self.stop()
