@@ -1,0 +1,53 @@
+"""How long a run will take and what it will cost: a stated guess first, measured once the warm-up has ended.
+
+Invariant: an estimate never decides what is done; every printed one says what it rests on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tandem.bench.plan import Plan, Turn
+
+FIRST_TOKEN_S = 0.5
+TOKEN_S = 0.045  # what the post gives for a token without a gain (docs/measurement.md); an answer may end before
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """Seconds by request and turn.
+
+    Args:
+        factors: arm to its measured share of the guess; an arm without one is guessed.
+    """
+
+    factors: Mapping[str, float] = field(default_factory=dict)
+
+    def turn_s(self, turn: Turn) -> float:
+        """Return how long a turn takes: its slowest arm's requests, as many at once as the load holds."""
+        request_s = sum(request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
+        request_s *= max(self.factors.get(arm, 1.0) for arm in turn.arms)
+        if turn.arrivals_s:
+            return turn.arrivals_s[-1] + request_s
+        return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * request_s
+
+    def round_s(self, plan: Plan) -> float:
+        """Return how long the first round takes; the others ask as much."""
+        return sum(self.turn_s(turn) for turn in plan.round(0))
+
+
+def request_s(max_tokens: int) -> float:
+    """Return the guess for one request that gives all its tokens."""
+    return FIRST_TOKEN_S + TOKEN_S * max_tokens
+
+
+def spoken(seconds: float) -> str:
+    """Return `45 s`, `3 min 20 s`, `2 h 05 min`."""
+    whole = round(seconds)
+    if whole < 60:  # noqa: PLR2004 - seconds
+        return f"{whole} s"
+    if whole < 3600:  # noqa: PLR2004 - an hour
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"

@@ -1,0 +1,85 @@
+"""The output folder of a run: when it may be used, and by one run at a time.
+
+Invariant: a folder that exists is never written to unless the user said --resume; a run that could not begin leaves
+none behind, so that the same command can be given again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from tandem.bench import manifest
+from tandem.bench.fault import BenchError
+
+RECORDS, WARM_UP = "records.jsonl", "warmup.jsonl"
+
+
+def check(folder: Path, *, resume: bool) -> None:
+    """Refuse a folder that cannot be used, before anything is asked of a server.
+
+    Raises:
+        BenchError: it exists without `resume`, does not with it, or may not be written to.
+    """
+    if resume:
+        _check_resumed(folder)
+        return
+    if folder.exists() or folder.is_symlink():
+        raise BenchError(
+            "it exists already, and a run never writes over another",
+            where=str(folder),
+            change=f"name a new folder with --out, or go on with that run: --resume {folder}",
+        )
+    parent = folder.absolute().parent
+    while not parent.exists():
+        parent = parent.parent
+    if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+        kind = "may not be written to" if parent.is_dir() else "is no folder"
+        raise BenchError(
+            f"it cannot be made: {parent} {kind}", where=str(folder), change="name a place that you may write to"
+        )
+
+
+def _check_resumed(folder: Path) -> None:
+    if not (folder / manifest.FILE).is_file():
+        raise BenchError(
+            f"there is no {manifest.FILE} in it, so there is no run to go on with",
+            where=str(folder),
+            change="name the folder that a run wrote, or begin one: --out DIR",
+        )
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise BenchError(
+            "it may not be written to", where=str(folder), change="give this user the right to, or copy it elsewhere"
+        )
+
+
+@contextlib.contextmanager
+def claimed(folder: Path, *, resume: bool) -> Iterator[None]:
+    """Make the folder, or take it up again; nobody else writes to it meanwhile.
+
+    Raises:
+        BenchError: it cannot be made, or another run is writing to it.
+    """
+    if not resume:
+        try:
+            folder.mkdir(parents=True)
+        except OSError as error:
+            raise BenchError(
+                f"it cannot be made: {error.strerror or error}",
+                where=str(folder),
+                change="name a new folder, in a place that you may write to",
+            ) from error
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BenchError(
+                "another run is writing to it", where=str(folder), change="wait for its end, or stop it first"
+            ) from error
+        yield
+    finally:
+        os.close(held)

@@ -1,0 +1,84 @@
+"""Stopping a run: asked once, seen by everybody who waits, and never by raising through a request.
+
+Invariant: after `ask` nothing new is sent; what is running ends by itself within the grace or is cut and recorded as
+`interrupted`. A second signal ends the process at once: every record before it is on disk already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from tandem.bench.fault import BenchError
+
+GRACE_S = 5.0  # of the 30 s that Kubernetes leaves between SIGTERM and SIGKILL
+INTERRUPTED = 130  # what a shell gives for a program that Ctrl-C ended
+
+Reason = Literal["interrupted", "failed"]
+
+
+class Stop:
+    """Whether and why a run shall end before its plan does."""
+
+    def __init__(self) -> None:
+        self.reason: Reason | None = None
+        self.fault: BenchError | None = None
+        self._asked = asyncio.Event()
+        self._cuts: list[Callable[[], None]] = []
+
+    @property
+    def asked(self) -> bool:
+        """Whether nothing new may be sent."""
+        return self._asked.is_set()
+
+    def on_cut(self, cut: Callable[[], None]) -> None:
+        """Add what cuts requests in flight once the grace is over."""
+        self._cuts.append(cut)
+
+    def ask(self, reason: Reason, fault: BenchError | None = None, *, grace_s: float = GRACE_S) -> None:
+        """Ask the run to end; the first who asks says why."""
+        if self.asked:
+            return
+        self.reason, self.fault = reason, fault
+        self._asked.set()
+        asyncio.get_running_loop().call_later(grace_s, self._cut)
+
+    def _cut(self) -> None:
+        for cut in self._cuts:
+            cut()
+
+    async def sleep(self, seconds: float) -> None:
+        """Sleep, or return at once when the run is asked to end."""
+        if seconds <= 0:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._asked.wait()
+
+
+@contextlib.contextmanager
+def signals(stop: Stop, tell: Callable[[str], None]) -> Iterator[None]:
+    """Let SIGINT and SIGTERM ask `stop`; the second one ends the process."""
+    loop = asyncio.get_running_loop()
+
+    def heard() -> None:
+        if stop.reason == "interrupted":
+            sys.stderr.write("ended at once; what is recorded is kept\n")
+            sys.stderr.flush()
+            os._exit(INTERRUPTED)
+        tell(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
+        stop.ask("interrupted")
+        stop.reason = "interrupted"  # also where a fault was faster: who presses twice wants out
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, heard)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)

@@ -1,0 +1,90 @@
+"""What the operator sees while a run goes on, on standard error.
+
+Invariant: nothing of it is needed to read the results; a terminal has one line that is written anew, anything else a
+plain line every few seconds, fit for a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TextIO
+
+from tandem.bench.estimate import Estimate, spoken
+from tandem.bench.plan import Turn
+from tandem.bench.record import Record
+from tandem.bench.statement import turn_words
+
+TERMINAL_S, LOG_S = 0.5, 5.0
+CLEAR = "\r\x1b[K"
+
+
+class Progress:
+    """Counts records and says how long it will still take.
+
+    Args:
+        out: where it is written.
+        requests: of the whole run; None where the clock decides.
+        expected_s: of the whole run, or how long it may take where the clock decides.
+    """
+
+    def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:
+        self._out, self._requests, self._expected_s = out, requests, expected_s
+        self._terminal = out.isatty()
+        self._began: float | None = None
+        self._asked = self._failed = 0
+        self._planned_done_s = 0.0  # of the expected time, what the finished requests stand for
+        self._share_s = 0.0  # of the expected time, what a request of the present turn stands for
+        self._now = ""
+
+    def tell(self, sentence: str) -> None:
+        """Write a sentence of its own."""
+        self._out.write(f"{CLEAR if self._terminal else ''}{sentence}\n")
+        self._out.flush()
+
+    def expect(self, expected_s: float) -> None:
+        """Take a better figure for the whole run."""
+        self._expected_s = expected_s
+
+    def turn(self, turn: Turn, estimate: Estimate, *, had: int) -> None:
+        """Say which turn begins, and how many of its requests an earlier run has recorded."""
+        self._began = self._began or time.monotonic()
+        self._share_s = estimate.turn_s(turn) / turn.requests
+        self._now = turn_words(turn)
+        if self._requests is not None:
+            self._requests -= had
+            self._expected_s -= had * self._share_s
+
+    def done(self, record: Record) -> None:
+        """Count a record."""
+        self._asked += 1
+        self._failed += record.error is not None
+        self._planned_done_s += self._share_s
+
+    def line(self) -> str:
+        """Return where the run stands."""
+        of = f"/{self._requests}" if self._requests is not None else ""
+        failed = f", {self._failed} failed" if self._failed else ""
+        return f"{self._asked}{of} requests{failed}; {self._now}; {self._left()}"
+
+    def _left(self) -> str:
+        gone = time.monotonic() - (self._began or time.monotonic())
+        if self._requests is None:
+            return f"{spoken(max(self._expected_s - gone, 0.0))} left"
+        if not self._planned_done_s:
+            return f"about {spoken(self._expected_s)} left"
+        slower = gone / self._planned_done_s
+        return f"about {spoken(max(self._expected_s - self._planned_done_s, 0.0) * slower)} left"
+
+    async def show(self) -> None:
+        """Write the line again and again, until cancelled."""
+        while True:
+            await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
+            self._out.write(f"{CLEAR}{self.line()}" if self._terminal else f"{self.line()}\n")
+            self._out.flush()
+
+    def clear(self) -> None:
+        """Leave the terminal's line empty for what comes after."""
+        if self._terminal:
+            self._out.write(CLEAR)
+            self._out.flush()

@@ -1,0 +1,48 @@
+"""In which order the arms take their turns.
+
+Invariant: a pass has every arm once, and every second pass is the mirror of the one before, so a drift of the world
+that is linear over the two touches every arm alike. Two arms give A B B A, then B A A B. With more arms the passes
+follow the rows of a Williams design, in which every arm comes right behind every other arm equally often.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Literal
+
+Schedule = Literal["interleaved", "simultaneous"]
+
+
+def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:
+    """Return the arms in the order of the first pass, drawn from the seed."""
+    drawn = list(arms)
+    random.Random(f"{seed}/arms").shuffle(drawn)  # noqa: S311 - repeatable, nobody is kept out by it
+    return tuple(drawn)
+
+
+def pass_order(arms: Sequence[str], number: int) -> tuple[str, ...]:
+    """Return the order of one pass.
+
+    Args:
+        arms: the arms as `first_order` gave them.
+        number: of the pass, from 0, counted over all rounds.
+    """
+    count = len(arms)
+    row = [(place + number // 2) % count for place in _first_row(count)]
+    order = row if number % 2 == 0 else row[::-1]
+    return tuple(arms[place] for place in order)
+
+
+def _first_row(count: int) -> list[int]:
+    """Return 0, 1, n-1, 2, n-2, ...: its rows, each one further, put every pair of neighbours equally often.
+
+    For an odd count that holds of the rows together with their mirrors (Williams 1949), and each row has its mirror.
+    """
+    low, high, row = 1, count - 1, [0]
+    while low <= high:
+        row.append(low)
+        if low != high:
+            row.append(high)
+        low, high = low + 1, high - 1
+    return row
