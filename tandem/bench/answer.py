@@ -87,6 +87,13 @@ def bears_tokens(reply: Reply) -> bool:
         return False
 
 
+def counts_as_it_goes(reply: Reply) -> bool:
+    """Return whether the server put a running usage into every event with text."""
+    reading = _Reading(())
+    _fill(reading, reply)
+    return _runs(reading)
+
+
 def _has_output(message: Any) -> bool:
     choice = _choice(message) if isinstance(message, dict) else None
     if choice is None:
@@ -346,7 +353,9 @@ def _said(reply: Reply) -> str | None:
     """Return what the body of a refusal says."""
     try:
         body = b"".join(piece for _, piece in _pieces(reply)).strip()
-        return (_message(_json(body)) if body[:1] == b"{" else _plain(body))[:DETAIL] or None
+        if body in {b"", b"{}"}:
+            return None
+        return (_message(_json(body)) if body[:1] == b"{" else _plain(body))[:DETAIL]
     except _BadError:
         return _plain(b"".join(piece for _, piece in reply.reads))[:DETAIL] or None
 
@@ -390,7 +399,7 @@ def _runs(reading: _Reading) -> bool:
     """Return whether the server counts in every chunk: each with text has a count, and no count falls."""
     counts = [part.running for part in reading.parts if part.running is not None]
     every = all(part.running is not None for part in _texted(reading))
-    return len(counts) > 1 and every and counts[-1] > 0 and counts == sorted(counts)
+    return bool(counts) and every and counts[-1] > 0 and counts == sorted(counts)
 
 
 def _tokens(reading: _Reading) -> list[int | None]:

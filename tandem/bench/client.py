@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import email.utils
+import os
 import time
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
@@ -227,12 +228,19 @@ def _word(error: Exception, reply: Reply, watch: Watch, outs: TimeOuts) -> tuple
     if isinstance(error, TimeoutError):
         return "connect_timeout", f"no connection within {outs.connect_s:g} s"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
-        return "connect", str(error)
+        return "connect", _unconnected(error)
     if isinstance(error, aiohttp.ClientResponseError):
         return "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
     when = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
     why = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
     return "closed", f"the connection was closed {when}{why}"
+
+
+def _unconnected(error: Exception) -> str:
+    if not isinstance(error, aiohttp.ClientConnectorError):
+        return str(error)
+    number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
+    return f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
 
 
 def _check_address(server: Server) -> None:

@@ -1,12 +1,39 @@
-"""What a server offers, asked before anything is measured."""
+"""What a server offers, asked before anything is measured.
+
+Invariant: what is offered has been seen in an answer, not read in a list of versions; a server that cannot be measured
+is named here, with what to do, before the first request is counted.
+
+All extras are asked for in one tiny request. Where the server refuses it (400, or 422 as FastAPI says it), the same
+request is made without any, then with one more each time, and what is refused is left out. A server that takes a field
+and does nothing with it offers nothing: only what stood in the answer counts.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import uuid
+from dataclasses import dataclass, replace
+from typing import Any
 
+import msgspec
+
+from tandem.bench import answer
+from tandem.bench.answer import OK, Answer
 from tandem.bench.client import Client
+from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.manifest import Offers
-from tandem.bench.wire import Server
+from tandem.bench.record import NULL
+from tandem.bench.reply import Reply
+from tandem.bench.wire import Ask, Server, TimeOuts
+
+EVERYTHING = Offers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
+NOTHING = Offers()
+EXTRAS = ("include_usage", "continuous_usage", "token_ids", "logprobs")  # running usage needs usage: in this order
+REFUSED = ("status_400", "status_422")
+NO_KEY = ("status_401", "status_403")
+NO_PAGE = ("status_404", "status_405", "status_501")
+QUESTION = "Name three colours."
+TOKENS = 8
+LISTED_MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,4 +67,186 @@ async def probe(
         BenchError: the server has no such model, or refuses what the run needs.
         WorldError: nothing answers, or what answers is no such server.
     """
-    raise NotImplementedError
+    cards = await _cards(client, server)
+    listed = tuple(card["id"] for card in cards)
+    if listed and server.model not in listed:
+        raise _no_such_model(server, listed)
+    names = _names(cards, server.model) if listed else frozenset[str]()
+    plain = Ask(
+        f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=TOKENS,
+        thinking=thinking, ignore_eos=ignore_eos, seed=seed,
+    )  # fmt: skip
+    trial = _Trial(client, server, plain, names, listed)
+    offers, seen = await trial.offers()
+    named = names or frozenset({server.model, seen.model or server.model})
+    return Found(offers, await _version(client), named, listed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """Tiny requests to one server."""
+
+    client: Client
+    server: Server
+    plain: Ask
+    names: frozenset[str]
+    listed: tuple[str, ...]
+
+    async def offers(self) -> tuple[Offers, Answer]:
+        """Return what the server offers, and its last answer."""
+        everything = await self._try(EVERYTHING)
+        if everything is not None:
+            return _seen(EVERYTHING, *everything), everything[1]
+        last = await self._try(NOTHING)
+        assert last is not None, "a refusal of the plain request is a fault"
+        taken = NOTHING
+        for extra in EXTRAS:
+            wanted = msgspec.structs.replace(taken, **{extra: True})
+            if extra == "continuous_usage" and not taken.include_usage:
+                continue
+            came = await self._try(wanted)
+            if came is not None:
+                taken, last = wanted, came
+        return _seen(taken, *last), last[1]
+
+    async def _try(self, offers: Offers) -> tuple[Reply, Answer] | None:
+        """Return what came of asking with `offers`; None where the server refuses them."""
+        ask = replace(self.plain, offers=offers)
+        reply = await self.client.ask(ask, TimeOuts())
+        said = answer.read(reply, ask, self.names)
+        if said.error is None:
+            return reply, said
+        if said.error in REFUSED and offers != NOTHING:
+            return None
+        raise _fault(self.server, said, self.listed)
+
+
+def _seen(asked: Offers, reply: Reply, said: Answer) -> Offers:
+    """Return what was asked for and stands in the answer."""
+    return Offers(
+        include_usage=asked.include_usage and said.prompt_tokens is not None,
+        continuous_usage=asked.continuous_usage and answer.counts_as_it_goes(reply),
+        token_ids=asked.token_ids and said.token_ids is not None,
+        logprobs=asked.logprobs and bytes(said.logprobs) != bytes(NULL),
+    )
+
+
+async def _cards(client: Client, server: Server) -> list[dict[str, Any]]:
+    """Return the models that /v1/models lists; empty where the server has no such page."""
+    reply = await client.get("/v1/models")
+    if reply.error in NO_PAGE:
+        return []
+    if reply.error is not None:
+        raise _fault(server, answer.read(reply, Ask("models")), ())
+    page = _page(reply)
+    if not isinstance(page, dict):
+        raise _no_such_server(server, f"/v1/models is {reply.content_type or 'of no type'}: {_start(reply)}")
+    cards = page.get("data")
+    return [card for card in cards if _has_id(card)] if isinstance(cards, list) else []
+
+
+def _has_id(card: Any) -> bool:
+    return isinstance(card, dict) and isinstance(card.get("id"), str)
+
+
+def _names(cards: list[dict[str, Any]], model: str) -> frozenset[str]:
+    """Return `model`, its root, and every other name of the same root: vLLM lists each served name as a model."""
+    root = next((card.get("root") for card in cards if card["id"] == model), None)
+    same = {card["id"] for card in cards if root is not None and card.get("root") == root}
+    return frozenset({model, *same, *([root] if isinstance(root, str) else [])})
+
+
+async def _version(client: Client) -> str | None:
+    reply = await client.get("/version")
+    page = _page(reply) if reply.status == OK else None
+    version = page.get("version") if isinstance(page, dict) else None
+    return version if isinstance(version, str) else None
+
+
+def _page(reply: Reply) -> Any:
+    try:
+        return msgspec.json.decode(b"".join(piece for _, piece in reply.reads))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _start(reply: Reply) -> str:
+    return repr(b"".join(piece for _, piece in reply.reads)[:80].decode(errors="replace"))
+
+
+def _fault(server: Server, said: Answer, listed: tuple[str, ...]) -> BenchError:
+    """Return the fault of a server that cannot be measured, with what to do."""
+    word = str(said.error)
+    if word in {"not_sse", "not_json", "no_choices", "decode"}:
+        return _no_such_server(server, said.error_detail or word)
+    advice = next(one for one in _ADVICE if word in one.words or word.startswith(one.begins))
+    told = advice.problem.format(path=server.endpoint.removeprefix(server.root), model=server.model)
+    shown = f"{word}: {said.error_detail}" if said.error_detail else word
+    choice = _choice_of(listed) if advice.change.endswith("model") else ""
+    return advice.kind(f"{told} ({shown})", where=_where(server), change=advice.change + choice)
+
+
+@dataclass(frozen=True, slots=True)
+class _Advice:
+    kind: type[BenchError]
+    problem: str
+    change: str
+    words: tuple[str, ...] = ()
+    begins: tuple[str, ...] = ()
+
+
+_ADVICE = (  # the first that fits counts
+    _Advice(
+        WorldError, "nothing answers",
+        "start the server or correct its address, and see that this machine may reach it",
+        words=("connect", "connect_timeout"),
+    ),
+    _Advice(
+        BenchError, "the server wants another API key than it was given", "give the key it was started with",
+        words=NO_KEY,
+    ),
+    _Advice(
+        BenchError, "the server knows no {path} or no model {model}", "correct the address, the API or the model",
+        words=NO_PAGE,
+    ),
+    _Advice(
+        BenchError, "the server refuses a plain streaming request",
+        "leave out what it names: thinking, seed and ignore_eos are sent only where they are asked for",
+        words=REFUSED,
+    ),
+    _Advice(BenchError, "the server has another model than {model}", "name its model", words=("wrong_model",)),
+    _Advice(BenchError, "the server points elsewhere", "give the address it points to", begins=("status_3",)),
+    _Advice(
+        WorldError, "the server is not ready", "wait until its /health answers 200, then run again", begins=("status_",)
+    ),
+    _Advice(
+        WorldError, "a tiny request failed", "look into the server's log, and run again once it answers", begins=("",)
+    ),
+)  # fmt: skip
+
+
+def _no_such_server(server: Server, seen: str) -> WorldError:
+    return WorldError(
+        f"what answers is no OpenAI-compatible streaming server: {seen}",
+        where=_where(server),
+        change="correct the address; a login page or a proxy may stand before the server",
+    )
+
+
+def _no_such_model(server: Server, listed: tuple[str, ...]) -> BenchError:
+    return BenchError(
+        f"the server has no model {server.model}",
+        where=_where(server),
+        change=f"name its model{_choice_of(listed)}",
+    )
+
+
+def _choice_of(listed: tuple[str, ...]) -> str:
+    if not listed:
+        return ""
+    more = f" and {len(listed) - LISTED_MOST} more" if len(listed) > LISTED_MOST else ""
+    return f": {', '.join(listed[:LISTED_MOST])}{more}"
+
+
+def _where(server: Server) -> str:
+    return f"{server.name}={server.root}"
