@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tandem.commands import bench
 from tandem.commands.artifacts import add_verbs, artifacts
 from tandem.commands.check import check
 from tandem.commands.images import images
@@ -63,6 +64,8 @@ def _run(options: argparse.Namespace) -> Exit:
         return artifacts(chosen, options)
     if options.command == "images":
         return images(chosen, resolve=options.resolve)
+    if options.command == "bench":
+        return bench.bench(chosen, options)
     return show(chosen)
 
 
@@ -88,6 +91,8 @@ def _parser() -> argparse.ArgumentParser:
     shared = argparse.ArgumentParser(add_help=False)
     _shared(shared)
     add_verbs(stored, shared)
+    measure = commands.add_parser("bench", help="measure servers, and read again what was measured", epilog=EPILOG)
+    bench.add_verbs(measure, shared)
     new = commands.add_parser("new", help="write a commented starter of both files", epilog=EPILOG)
     new.add_argument("name", metavar="NAME", help="name of the environment and the experiment")
     _shared(new)

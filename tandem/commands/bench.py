@@ -1,0 +1,156 @@
+"""`tandem bench run|report`: measure servers, and read again what was measured.
+
+Invariant: plan and progress go to standard error, the table or JSON to standard output; whatever ends a run, what it
+recorded is kept and reported on. aiohttp, numpy and uvloop are loaded by these commands alone, and when they run.
+
+Exit codes of `run`: 0 every request counted; 1 some failed, and every cell of every arm has data; 2 bad input; 3 an
+arm could not be measured, or a cell has no request that succeeded, or the disk took no more; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tandem.commands.bench_flags import add_flags
+from tandem.commands.inputs import Selection
+from tandem.commands.outcome import Exit, print_json
+
+if TYPE_CHECKING:
+    from tandem.bench.fault import BenchError
+    from tandem.bench.run import Outcome
+    from tandem.bench.settings import Settings
+
+DEFAULT_SUITES = ("real",)
+EXIT_CODES = (
+    "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
+    "a cell has no data, or the disk is full; 130 interrupted"
+)
+
+
+def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> None:
+    """Declare the verbs and what each takes; `shared` has the options of every command."""
+    verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
+    does = "measure OpenAI-compatible servers, side by side"
+    add_flags(verbs.add_parser("run", help=does, description=does, epilog=EXIT_CODES, parents=[shared]))
+    does = "compute every figure of a run again from its records"
+    report = verbs.add_parser("report", help=does, description=does, epilog=parser.epilog, parents=[shared])
+    report.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
+
+
+def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
+    """Run one verb.
+
+    Args:
+        chosen: the folders of declared files, for --env.
+        options: `verb` and the verb's own.
+
+    Raises:
+        SpecError: a declared file is refused.
+        KeyboardInterrupt: the run was interrupted; what it recorded is reported before.
+    """
+    from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
+
+    try:
+        return _report(options.folder, chosen) if options.verb == "report" else _run(chosen, options)
+    except BenchError as fault:
+        _tell(fault, as_json=chosen.as_json)
+        return Exit(fault.code)
+
+
+def _tell(fault: BenchError, *, as_json: bool) -> None:
+    if as_json:
+        said = {"problem": fault.problem, "where": fault.where, "change": fault.change}
+        print_json({"fault": said, "exit_code": fault.code})
+    for line in str(fault).splitlines():
+        print(f"error: {line}", file=sys.stderr)
+
+
+def _report(folder: Path, chosen: Selection) -> Exit:
+    from tandem.commands.bench_report import report  # noqa: PLC0415 - numpy
+
+    return report(folder, chosen.as_json)
+
+
+def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
+    import uvloop  # noqa: PLC0415 - this verb alone needs an event loop
+
+    from tandem.bench.run import Run  # noqa: PLC0415 - aiohttp, numpy
+
+    settings = _settings(chosen, options)
+    folder = options.resume or options.out
+    outcome = uvloop.run(Run(settings=settings, folder=folder, resume=options.resume is not None).run())
+    return _ended(outcome, folder, chosen)
+
+
+def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
+    """Report on what there is, and say what ended the run.
+
+    Raises:
+        KeyboardInterrupt: it was interrupted.
+    """
+    code = Exit.DONE
+    if outcome.begun and (folder / "records.jsonl").exists() and outcome.fault is None:
+        code = _report(folder, chosen)
+    if outcome.reason == "interrupted":
+        if outcome.begun:
+            print(f"interrupted; go on with: the same flags and --resume {folder}", file=sys.stderr)
+        raise KeyboardInterrupt
+    if outcome.fault is not None:
+        raise outcome.fault
+    return code
+
+
+def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
+    from tandem.bench.settings import Settings  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.bench.suites.suite import load  # noqa: PLC0415
+    from tandem.bench.wire import TimeOuts  # noqa: PLC0415
+    from tandem.commands.bench_arms import measured  # noqa: PLC0415
+
+    who = measured(chosen, options)
+    names = dict.fromkeys(options.suite or who.suites or DEFAULT_SUITES)
+    suites = tuple(load(name, llmperf_source=options.llmperf_source) for name in names)
+    longest = max(suite.defaults.max_tokens for suite in suites)
+    capped = who.most_tokens if who.most_tokens is not None and who.most_tokens < longest else None
+    return Settings(
+        arms=who.arms,
+        api_key=_key(options.api_key_env),
+        suites=suites,
+        schedule=options.schedule or who.schedule or "interleaved",
+        seed=options.seed,
+        api=options.api,
+        thinking=None if options.thinking is None else options.thinking == "on",
+        temperature=options.temperature,
+        max_tokens=options.max_tokens or capped,
+        concurrency=options.concurrency,
+        rate_per_s=options.rate,
+        rounds=None if options.duration is not None else options.rounds or 1,
+        repeats=options.repeats,
+        prompts_per_class=options.prompts_per_class,
+        mixed=options.mixed,
+        duration_s=options.duration,
+        time_outs=TimeOuts(**options.time_outs),
+        warm_up=options.warm_up,
+        wanted=options.ask,
+        goodput=options.goodput,
+        price_usd_per_hour=options.price,
+    )
+
+
+def _key(variable: str | None) -> str | None:
+    """Return the servers' API key.
+
+    Raises:
+        BenchError: the variable is not set.
+    """
+    if variable is None:
+        return None
+    key = os.environ.get(variable)
+    if not key:
+        from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
+
+        raise BenchError(f"the variable {variable} is not set", where="--api-key-env", change=f"export {variable}=KEY")
+    return key
