@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tandem.commands import bench
@@ -54,19 +54,16 @@ def _run(options: argparse.Namespace) -> Exit:
         strict=getattr(options, "strict", False),
         as_json=options.json,
     )
-    if options.command == "new":
-        return new(options.name, chosen)
-    if options.command == "check":
-        return check(chosen, options.against)
-    if options.command == "render":
-        return render(chosen, options.out, check=options.check)
-    if options.command == "artifacts":
-        return artifacts(chosen, options)
-    if options.command == "images":
-        return images(chosen, resolve=options.resolve)
-    if options.command == "bench":
-        return bench.bench(chosen, options)
-    return show(chosen)
+    commands: dict[str, Callable[[], Exit]] = {
+        "new": lambda: new(options.name, chosen),
+        "check": lambda: check(chosen, options.against),
+        "render": lambda: render(chosen, options.out, check=options.check),
+        "artifacts": lambda: artifacts(chosen, options),
+        "images": lambda: images(chosen, resolve=options.resolve),
+        "bench": lambda: bench.bench(chosen, options),
+        "show": lambda: show(chosen),
+    }
+    return commands[options.command]()
 
 
 def _parser() -> argparse.ArgumentParser:
