@@ -1,0 +1,52 @@
+"""Small suites and plans for the tests of the load."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tandem.bench.plan import Plan, Shape
+from tandem.bench.suites.prompt import Prompt
+from tandem.bench.suites.suite import Defaults, Suite
+
+
+def suite(classes: Mapping[str, int], **defaults: object) -> Suite:
+    """A suite with so many prompts of each class."""
+    prompts = tuple(
+        Prompt(id=f"{class_}-{number}", class_=class_, prompt=f"say {class_} {number}")
+        for class_, count in classes.items()
+        for number in range(count)
+    )
+    return Suite(name="small", prompts=prompts, sha256="0" * 64, defaults=Defaults(**({"max_tokens": 8} | defaults)))
+
+
+def plan(
+    arms: Sequence[str] = ("a", "b"),
+    classes: Mapping[str, int] | None = None,
+    *,
+    schedule: str = "interleaved",
+    seed: int = 0,
+    repeats: int = 1,
+    rounds: int | None = 1,
+    **shape: object,
+) -> Plan:
+    """A plan over a small suite; concurrency 1 where nothing is said."""
+    shaped = Shape(**({"concurrency": (1,)} | shape))
+    return Plan(
+        arms=tuple(arms), blocks=shaped.blocks([suite(classes or {"code": 4})]), schedule=schedule, seed=seed,
+        repeats=repeats, rounds=rounds,
+    )  # fmt: skip
+
+
+def suite_file(folder: Path, prompts: Mapping[str, Sequence[str]], max_tokens: int | None = None) -> Path:
+    """A user's suite file: class to the texts of its prompts."""
+    more = {} if max_tokens is None else {"max_tokens": max_tokens}
+    lines = [
+        json.dumps({"id": f"{class_}-{number}", "class": class_, "prompt": text} | more)
+        for class_, texts in prompts.items()
+        for number, text in enumerate(texts)
+    ]
+    path = folder / "own.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    return path

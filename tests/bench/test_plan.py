@@ -1,0 +1,203 @@
+"""The plan: every arm the same requests, balanced over time, the same whenever it is made again."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+import pytest
+from planned import plan, suite
+
+from tandem.bench.plan import MIXED, Plan, Shape
+from tandem.bench.schedule import first_order, pass_order
+
+SEEDS = range(40)
+ARMS = [("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d"), ("a", "b", "c", "d", "e")]
+
+
+def arms_of(made: Plan, number: int) -> list[str]:
+    return [turn.arms[0] for turn in made.round(number)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_two_arms_take_the_turns_of_a_block_as_a_b_b_a(seed):
+    one, other = first_order(("a", "b"), seed)
+
+    assert arms_of(plan(seed=seed), 0) == [one, other, other, one]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_next_round_begins_with_the_other_arm(seed):
+    one, other = first_order(("a", "b"), seed)
+
+    assert arms_of(plan(seed=seed), 1) == [other, one, one, other]
+
+
+def test_the_seed_decides_which_arm_is_first():
+    assert {first_order(("a", "b"), seed)[0] for seed in SEEDS} == {"a", "b"}
+
+
+def test_the_slots_of_a_block_count_its_turns():
+    assert [turn.slot for turn in plan().round(0)] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("arms", ARMS, ids=len)
+def test_every_arm_is_asked_the_same_requests_in_the_same_order(arms, seed):
+    made = plan(arms, {"code": 5, "chat": 3}, seed=seed, repeats=2, rounds=3, concurrency=(1, 2))
+
+    asked: dict[str, list[object]] = {arm: [] for arm in arms}
+    for turn in sorted(made.turns(), key=lambda turn: (turn.round, turn.block.number)):  # stable: order of the turns
+        asked[turn.arms[0]] += [(turn.round, turn.block.number, item) for item in turn.items]
+
+    assert all(asked[arm] == asked[arms[0]] for arm in arms)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("arms", ARMS, ids=len)
+def test_a_drift_that_is_linear_over_a_block_touches_every_arm_alike(arms, seed):
+    turns = plan(arms, seed=seed).round(seed % 3)
+
+    places = {arm: sum(place for place, turn in enumerate(turns) if turn.arms == (arm,)) for arm in arms}
+
+    assert len(set(places.values())) == 1
+
+
+@pytest.mark.parametrize("arms", ARMS, ids=len)
+def test_over_the_rounds_every_arm_comes_right_behind_every_other_equally_often(arms):
+    order = [pass_order(arms, number) for number in range(2 * len(arms))]
+
+    behind = Counter(pair for one in order for pair in itertools.pairwise(one))
+
+    assert set(behind) == set(itertools.permutations(arms, 2))
+    assert len(set(behind.values())) == 1
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_every_prompt_is_asked_of_every_arm_once_a_round_and_repeat(seed):
+    made = plan(classes={"code": 5, "chat": 3}, seed=seed, repeats=3, rounds=2)
+
+    asked = Counter(
+        (turn.arms[0], turn.round, item.entry.prompt.id, item.repeat) for turn in made.turns() for item in turn.items
+    )
+
+    assert set(asked.values()) == {1}
+    assert len(asked) == 2 * 2 * 8 * 3
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
+def test_the_plan_counts_its_requests_before_it_makes_them(schedule):
+    made = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
+
+    assert sum(turn.requests for turn in made.turns()) == made.requests == 3 * 3 * 2 * 2 * 8
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
+def test_no_two_requests_of_a_run_have_one_id(schedule):
+    made = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
+
+    ids = [identity for turn in made.turns() for identity in turn.ids()]
+
+    assert len(set(ids)) == len(ids)
+
+
+def test_the_same_settings_give_the_same_plan():
+    classes = {"code": 5, "chat": 3}
+
+    assert [*plan(classes=classes, seed=7, rounds=3).turns()] == [*plan(classes=classes, seed=7, rounds=3).turns()]
+
+
+def test_another_seed_gives_another_order_of_prompts():
+    asked = {tuple(item.entry.prompt.id for item in plan(seed=seed).round(0)[0].items) for seed in SEEDS}
+
+    assert len(asked) > 1
+
+
+def test_another_round_gives_another_order_of_blocks():
+    made = plan(classes={f"class-{number}": 2 for number in range(6)})
+
+    assert len({tuple(turn.block.class_ for turn in made.round(number)) for number in range(10)}) > 1
+
+
+def test_simultaneous_asks_all_arms_at_once():
+    turns = plan(("a", "b", "c"), schedule="simultaneous").round(0)
+
+    assert [(sorted(turn.arms), len(turn.items)) for turn in turns] == [(["a", "b", "c"], 4)]
+
+
+def test_a_list_whose_halves_would_not_fill_the_concurrency_stays_whole():
+    made = plan(classes={"code": 7}, concurrency=(4,))
+
+    assert [len(turn.items) for turn in made.round(0)] == [7, 7]
+
+
+def test_a_list_that_stays_whole_is_mirrored_in_the_next_round():
+    made = plan(classes={"code": 7}, concurrency=(4,))
+
+    assert arms_of(made, 0) == arms_of(made, 1)[::-1]
+
+
+def test_a_suite_that_states_its_requests_asks_its_prompts_again():
+    blocks = Shape().blocks([suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))])
+    made = Plan(arms=("a",), blocks=blocks, schedule="interleaved", seed=0, repeats=1, rounds=1)
+
+    assert sorted(item.repeat for turn in made.turns() for item in turn.items) == list(range(8))
+
+
+def test_the_number_of_prompts_per_class_takes_the_first():
+    (block,) = Shape(concurrency=(1,), prompts_per_class=2).blocks([suite({"code": 5})])
+
+    assert [entry.prompt.id for entry in block.entries] == ["code-0", "code-1"]
+
+
+@pytest.mark.parametrize(("flag", "own", "asked"), [(None, None, 8), (5, None, 5), (None, 3, 3), (5, 3, 3), (2, 3, 2)])
+def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewer(flag, own, asked):
+    made = suite({"code": 1})
+    prompts = tuple(type(prompt)(id="x", class_="code", prompt="say", max_tokens=own) for prompt in made.prompts)
+
+    (block,) = Shape(concurrency=(1,), max_tokens=flag).blocks(
+        [type(made)(name="small", prompts=prompts, sha256="", defaults=made.defaults)]
+    )
+
+    assert block.entries[0].max_tokens == asked
+
+
+def test_mixed_puts_all_classes_of_a_suite_into_one_block():
+    (block,) = Shape(concurrency=(1,), mixed=True).blocks([suite({"code": 2, "chat": 3})])
+
+    assert (block.class_, len(block.entries), block.requests) == (MIXED, 5, 5)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_arrivals_are_the_same_for_every_arm(seed):
+    turns = plan(seed=seed, concurrency=None, rate_per_s=5.0).round(0)
+
+    by_arm = {arm: [turn.arrivals_s for turn in turns if turn.arms == (arm,)] for arm in "ab"}
+
+    assert sorted(by_arm["a"]) == sorted(by_arm["b"])
+    assert all(turn.arrivals_s for turn in turns)
+
+
+def test_arrivals_come_at_the_asked_rate():
+    made = plan(("a",), {"code": 4000}, concurrency=None, rate_per_s=5.0)
+
+    halves = [turn.arrivals_s for turn in made.round(0)]
+
+    assert [round(len(times) / times[-1], 0) for times in halves] == [5.0, 5.0]
+    assert all(later > earlier for times in halves for earlier, later in itertools.pairwise(times))
+
+
+def test_arrivals_are_as_irregular_as_a_poisson_process():
+    times = (0.0, *plan(("a",), {"code": 4000}, concurrency=None, rate_per_s=5.0).round(0)[0].arrivals_s)
+    gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
+    mean = sum(gaps) / len(gaps)
+    spread = (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5
+
+    assert 0.9 < spread / mean < 1.1  # 1 for exponential gaps, 0 for a metronome
+
+
+def test_a_plan_by_the_clock_has_no_end():
+    made = plan(rounds=None)
+
+    assert made.requests is None
+    assert [turn.round for turn in itertools.islice(made.turns(), 12)] == [0] * 4 + [1] * 4 + [2] * 4
