@@ -156,37 +156,46 @@ def difference(before: Mapping[str, float], after: Mapping[str, float]) -> Chang
     return Change(counts, idle=not before.get("running") and not after.get("running"))
 
 
-def rates(
-    change: Change,
-    *,
-    runtime: str | None = None,
-    speculates: bool | None = None,
-    window: int | None = None,
-    failed: int = 0,
-) -> Rates:
+@dataclass(frozen=True)
+class Known:
+    """What is known of an arm beside its page.
+
+    Args:
+        runtime: nxdi-v0 reads the page as V0's; None: the page itself tells V0 from V1.
+        speculates: None: only the page is asked.
+        window: num_speculative_tokens: no step commits more than one token above it.
+    """
+
+    runtime: str | None = None
+    speculates: bool | None = None
+    window: int | None = None
+
+
+NOTHING_KNOWN = Known()
+
+
+def rates(change: Change, known: Known = NOTHING_KNOWN, *, failed: int = 0) -> Rates:
     """Return acceptance and steps of one change.
 
     Args:
         change: the difference over one turn, or a sum of several.
-        runtime: the arm's runtime; None: the page itself tells V0 from V1.
-        speculates: whether the arm is known to; None: only the page is asked.
-        window: num_speculative_tokens, where known: no step commits more than one token above it.
+        known: what is known of the arm.
         failed: requests of the turn that failed: V0 counts their steps and not their tokens.
     """
-    v0 = runtime == "nxdi-v0" or (runtime is None and "decode_steps" not in change.counts)
+    v0 = known.runtime == "nxdi-v0" or (known.runtime is None and "decode_steps" not in change.counts)
     work = _work(change.counts, v0=v0)
     if v0 and (failed or not change.idle):
         return Rates(absent=("the V0 engine counts an answer's tokens when it ends, and some did not end in the turn",))
     absent = _unusable(work)
     values = {} if work is None or absent else {"target_steps_per_token": work.steps / work.tokens}
     if change.counts.get("drafts"):
-        return _live(change.counts, values, absent, window)
-    if speculates is False:
+        return _live(change.counts, values, absent, known.window)
+    if known.speculates is False:
         return Rates(values, (*absent, "it does not speculate"))
     if work is None or absent or work.steps <= work.firsts:
         return Rates(values, absent or ("no step after a first token was counted",))
     per_step = (work.tokens - work.firsts) / (work.steps - work.firsts)
-    return _derived(per_step, values, speculates=speculates, window=window)
+    return _derived(per_step, values, known)
 
 
 _ONE_TOKEN = 1.001  # more tokens a step than plain decoding can commit
@@ -232,10 +241,10 @@ def _live(counts: Mapping[str, float], values: dict[str, float], absent: tuple[s
     )
 
 
-def _derived(per_step: float, values: dict[str, float], *, speculates: bool | None, window: int | None) -> Rates:
-    if window and per_step > window + 1:
-        return Rates({}, (f"{per_step:.2f} tokens a step is more than a window of {window} can commit",))
-    if not speculates and per_step < _ONE_TOKEN:
+def _derived(per_step: float, values: dict[str, float], known: Known) -> Rates:
+    if known.window and per_step > known.window + 1:
+        return Rates(absent=(f"{per_step:.2f} tokens a step is more than a window of {known.window} can commit",))
+    if not known.speculates and per_step < _ONE_TOKEN:
         return Rates(values, ("no draft was counted and each step gave one token: nothing says that it speculates",))
     return Rates(values | {"acceptance_length": per_step}, derived=True)
 

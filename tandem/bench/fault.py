@@ -24,8 +24,16 @@ class BenchError(Exception):
         super().__init__(f"{where}: {problem}; {change}" if where else f"{problem}; {change}")
         self.problem, self.where, self.change = problem, where, change
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Let it cross from a process that reads a part of a file."""
+        return _again, (type(self), self.problem, self.where, self.change)
+
 
 class WorldError(BenchError):
     """Something outside failed: a server, the disk. What was recorded before is kept."""
 
     code: ClassVar[int] = 3
+
+
+def _again(kind: type[BenchError], problem: str, where: str, change: str) -> BenchError:
+    return kind(problem, where=where, change=change)

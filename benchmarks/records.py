@@ -1,0 +1,163 @@
+"""Measure how long a run's records take to be read and summarized: `tandem bench report` on a file of a million.
+
+The file is what two arms at two concurrencies leave after a long run: 40 to 64 tokens an answer, in bursts of at most
+5 or 8 by arm (two windows, about 17 and 12 chunks an answer), text, running usage and the server's usage, 1 % failed
+requests. It is made from a seed, not timed, and removed afterwards. The report is a process of its own: its wall time
+starts with Python, and its memory is the sum of resident sets of itself and its children, read every 20 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tandem.bench import manifest  # noqa: E402
+from tandem.bench.record import Chunk, Record, Writer  # noqa: E402
+
+CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
+ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst
+WORDS = ["the", "server", "writes", "one", "line", "of", "plain", "text", "after", "another", "until", "said", "what"]
+LIMIT_S, LIMIT_GB = 10.0, 1.0
+FAILED = 0.01
+SOME_FAILED = 1  # the exit code that says so
+
+
+def bursts(tokens: int, most: int, rng: random.Random) -> list[int]:
+    """Split `tokens` into what each chunk holds: the first alone, as a prefill gives it."""
+    sizes, left = [1], tokens - 1
+    while left:
+        sizes.append(min(rng.randint(1, most), left))
+        left -= sizes[-1]
+    return sizes
+
+
+def record(number: int, rng: random.Random) -> Record:
+    """Make the record of one request; every field has the size and the digits of a measured one."""
+    arm, tokens = list(ARMS)[number // 8 % 2], rng.randint(40, 64)
+    at, chunks = 0.002 + 0.02 * rng.random(), []
+    chunks.append(Chunk(round(at, 9), "role", 0))
+    for size in bursts(tokens, ARMS[arm], rng):
+        at += 0.04 + 0.01 * rng.random()
+        chunks.append(Chunk(round(at, 9), "text", size))
+    chunks += [Chunk(round(at + 1e-5, 9), "end", 0), Chunk(round(at + 2e-5, 9), "usage", None)]
+    failed = rng.random() < FAILED
+    return Record(
+        request_id=f"{rng.getrandbits(64):016x}-{number}",
+        arm=arm,
+        class_=CLASSES[number % len(CLASSES)],
+        suite="real",
+        prompt_id=f"{CLASSES[number % len(CLASSES)]}-{number % 12:02d}",
+        round=number // 4_000,
+        slot=number // 8 % 4,
+        concurrency=(1, 4)[number // 32 % 2],
+        worker=number % 4,
+        start_s=round(1_000_000 + number * 0.2 + rng.random(), 9),
+        headers_s=round(0.001 + 0.001 * rng.random(), 9),
+        end_s=round(at + 1e-4, 9),
+        chunks=tuple(chunks),
+        prompt_tokens=rng.randint(40, 400),
+        cached_tokens=0,
+        completion_tokens=None if failed else tokens,
+        counted_by=None if failed else "usage",
+        text=" ".join(rng.choices(WORDS, k=tokens)),
+        model="qwen3-32b",
+        status=200,
+        finish_reason=None if failed else "stop",
+        error="closed" if failed else None,
+        error_detail="the stream ended before finish_reason" if failed else None,
+        content=None if failed else "ok",
+    )
+
+
+def write(folder: Path, count: int) -> int:
+    """Write a run of `count` records below `folder` and return the records' bytes."""
+    rng = random.Random(5)  # noqa: S311 - a benchmark's data
+    with Writer(folder / "records.jsonl") as writer:
+        for number in range(count):
+            writer.write(record(number, rng))
+    manifest.write(folder, _manifest(count))
+    return (folder / "records.jsonl").stat().st_size
+
+
+def _manifest(count: int) -> manifest.Manifest:
+    return manifest.Manifest(
+        version="0.1.0",
+        created_utc="2026-11-21T00:00:00Z",
+        arms=tuple(
+            manifest.Arm(name=name, role="variant", url="http://127.0.0.1:1", model="qwen3-32b") for name in ARMS
+        ),
+        suites=(manifest.SuiteUsed(name="real", sha256="0" * 64, prompts=120, classes=CLASSES),),
+        schedule="interleaved",
+        seed=5,
+        api="chat",
+        concurrency=(1, 4),
+        rounds=count // 4_000 + 1,
+        clock=manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1e6, utc="2026-11-21T00:00:00Z"),
+        host=manifest.Host(cpus=os.cpu_count() or 1, python=platform.python_version()),
+        plan=manifest.Plan(requests=count),
+    )
+
+
+def resident(process: int) -> int:
+    """Return the bytes resident in a process and all its children; 0 for what has ended."""
+    try:
+        pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
+        children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except (OSError, IndexError):
+        return 0
+    return pages * os.sysconf("SC_PAGE_SIZE") + sum(resident(int(child)) for child in children)
+
+
+def report(folder: Path) -> tuple[float, float, int]:
+    """Run `tandem bench report` and return its wall time and CPU time in seconds, and its peak memory in bytes."""
+    start, before = time.perf_counter(), os.times()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tandem", "bench", "report", str(folder)], cwd=ROOT, stdout=subprocess.DEVNULL
+    )
+    peak, over = 0, threading.Event()
+    threading.Thread(target=lambda: (process.wait(), over.set()), daemon=True).start()
+    while not over.wait(0.02):
+        peak = max(peak, resident(process.pid))
+    wall, after = time.perf_counter() - start, os.times()
+    if process.returncode not in {0, SOME_FAILED}:
+        raise SystemExit(f"the report ended with {process.returncode}")
+    busy = after.children_user + after.children_system - before.children_user - before.children_system
+    return wall, busy, peak
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="records of the file")
+    parser.add_argument("--runs", type=int, default=3, help="reports timed; the table names the slowest")
+    parser.add_argument("--below", type=Path, metavar="DIR", help="where the file is made; it takes 1.3 GB a million")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=options.below) as name:
+        folder = Path(name)
+        size = write(folder, options.records)
+        runs = [report(folder) for _ in range(options.runs)]
+    load = os.getloadavg()[0]
+    print(
+        f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, "
+        f"{options.records} records, {size / 1e9:.2f} GB, {size // options.records} bytes each\n"
+    )
+    print("| what | measured | limit at a million |\n|---|---|---|")
+    print(f"| wall time, slowest of {len(runs)} | {max(run[0] for run in runs):.1f} s | {LIMIT_S:.0f} s |")
+    print(f"| CPU time, all processes | {max(run[1] for run in runs):.1f} s | - |")
+    print(f"| peak memory, all processes | {max(run[2] for run in runs) / 1e9:.2f} GB | {LIMIT_GB:.0f} GB |")
+
+
+if __name__ == "__main__":
+    main()

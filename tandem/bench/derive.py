@@ -1,0 +1,220 @@
+"""From records to figures: one value a request of each metric that one request can have.
+
+Invariant: a failed request has no figure; a figure that a record cannot carry is absent (NaN), never 0; a record that
+contradicts itself is named, and the figures that its contradiction touches are absent. The definitions are those of
+`tandem.metrics`. Computed for many records at once, because a run has a million.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.bench.quantiles import Values
+from tandem.bench.record import Chunk, Kind, Measured
+
+Whole = NDArray[np.intp]
+Mask = NDArray[np.bool_]
+
+_KIND = {kind: code for code, kind in enumerate(get_args(Kind))}
+_ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
+
+CLOCK = "time_runs_backwards"
+AFTER_END = "chunk_after_end"
+FEW = "usage_below_chunks"
+FELL = "running_usage_fell"
+DIFFERS = "usage_differs_from_chunks"
+NOTHING = "tokens_without_chunks"
+SUSPECTS = {
+    CLOCK: "a chunk, the headers or the end came before what they follow",
+    AFTER_END: "a chunk arrived after the request had ended",
+    FEW: "the server counted fewer tokens than chunks that carried some",
+    FELL: "the server's running count of tokens fell",
+    DIFFERS: "the tokens of the chunks do not add up to the server's count",
+    NOTHING: "the server counted tokens, and no chunk carried any",
+}
+"""What can contradict itself in a record. The first two void every figure, the others those that count tokens."""
+
+_COUNTED = ("tpot_ms", "tpot_exact_ms", "tokens_per_chunk", "output_tokens_per_s", "completion_tokens")
+_ENDS_ONLY = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")  # what a record of llmperf can carry
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Figures of a sequence of records, in its order.
+
+    Args:
+        values: by metric, one value a record; NaN where it has none.
+        gaps_ms: every gap between token-bearing chunks of the records that may be used.
+        gap_owners: for each gap, the place of its record.
+        suspects: by word of SUSPECTS, which records contradict themselves so.
+        failed: which records have an error.
+    """
+
+    values: dict[str, Values]
+    gaps_ms: Values
+    gap_owners: Whole
+    suspects: dict[str, Mask]
+    failed: Mask
+
+
+def of(record: Measured) -> dict[str, float]:
+    """Return the figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
+    figures = derive([record])
+    single = {name: float(values[0]) for name, values in figures.values.items() if np.isfinite(values[0])}
+    return single | ({"chunk_gap_ms": float(np.mean(figures.gaps_ms))} if len(figures.gaps_ms) else {})
+
+
+def derive(records: Sequence[Measured]) -> Figures:
+    """Return the figures of `records`."""
+    chunks = _chunks(records)
+    tokens = _column(records, "completion_tokens")
+    bearing = _bearing(chunks)
+    failed = np.array([record.error is not None for record in records], bool)
+    suspects = {word: mask & ~failed for word, mask in _suspects(records, chunks, bearing, tokens).items()}
+    values = _values(records, chunks, bearing, tokens)
+    untimed = failed | suspects[CLOCK] | suspects[AFTER_END]
+    uncounted = suspects[FEW] | suspects[FELL] | suspects[DIFFERS] | suspects[NOTHING]
+    ends_only = np.array([record.generator == "llmperf" for record in records], bool)
+    for name, figure in values.items():
+        figure[untimed] = np.nan
+        if name in _COUNTED:
+            figure[uncounted] = np.nan
+        if name not in _ENDS_ONLY:
+            figure[ends_only] = np.nan
+    gaps, owners = _gaps(chunks, bearing)
+    kept = ~(untimed | ends_only)[owners]
+    return Figures(values, gaps[kept], owners[kept], suspects, failed)
+
+
+class _Chunks(NamedTuple):
+    """All chunks of all records, end to end: whose, when (s), what, and tokens (NaN: the server did not say)."""
+
+    owner: Whole
+    at: Values
+    kind: NDArray[np.int8]
+    tokens: Values
+    records: int
+
+
+class _Bearing(NamedTuple):
+    """Token-bearing chunks: their places, how many a record has, and its first and last (-1: none)."""
+
+    places: Whole
+    number: Whole
+    first: Whole
+    last: Whole
+
+
+def _chunks(records: Sequence[Measured]) -> _Chunks:
+    owned: list[tuple[Chunk, ...]] = [record.chunks for record in records]
+    flat = list(chain.from_iterable(owned))
+    return _Chunks(
+        owner=np.repeat(np.arange(len(records)), np.fromiter(map(len, owned), np.intp, len(owned))),
+        at=np.fromiter([chunk.at_s for chunk in flat], float, len(flat)),
+        kind=np.frombuffer(bytes([_KIND[chunk.kind] for chunk in flat]), np.int8),
+        tokens=np.fromiter([math.nan if chunk.tokens is None else chunk.tokens for chunk in flat], float, len(flat)),
+        records=len(records),
+    )
+
+
+def _bearing(chunks: _Chunks) -> _Bearing:
+    by_kind = (chunks.kind == _KIND["text"]) | (chunks.kind == _KIND["reasoning"])
+    places = np.flatnonzero(np.where(np.isnan(chunks.tokens), by_kind, chunks.tokens >= 1))
+    first, last = _ends(places, chunks)
+    return _Bearing(places, np.bincount(chunks.owner[places], minlength=chunks.records), first, last)
+
+
+def _ends(places: Whole, chunks: _Chunks) -> tuple[Whole, Whole]:
+    """Return each record's first and last of `places`; -1 where it has none."""
+    first, last = np.full(chunks.records, -1), np.full(chunks.records, -1)
+    if len(places):
+        owners = chunks.owner[places]
+        new = np.flatnonzero(np.append(True, owners[1:] != owners[:-1]))
+        first[owners[new]] = places[new]
+        last[owners[new]] = places[np.append(new[1:], len(places)) - 1]
+    return first, last
+
+
+def _pick(values: Values, places: Whole) -> Values:
+    """Return the values at `places`, NaN at -1."""
+    picked: Values = np.append(values, np.nan)[places]
+    return picked
+
+
+def _column(records: Sequence[Measured], name: str) -> Values:
+    return np.array([getattr(record, name) for record in records], dtype=float)
+
+
+def _where(mask: Mask, above: Values, below: Values) -> Values:
+    """Return above / below where `mask` holds, else NaN."""
+    result = np.full(len(mask), np.nan)
+    np.divide(above, below, out=result, where=mask)
+    return result
+
+
+def _values(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Values]:
+    ttft_ms = 1e3 * _pick(chunks.at, bearing.first)
+    e2e_ms = 1e3 * _pick(chunks.at, _ends(np.flatnonzero(chunks.kind != _KIND["usage"]), chunks)[1])
+    return {
+        "ttft_ms": ttft_ms,
+        "tpot_ms": _where(tokens > 1, e2e_ms - ttft_ms, tokens - 1),
+        "tpot_exact_ms": _exact_ms(chunks, bearing),
+        "e2e_ms": e2e_ms,
+        "tokens_per_chunk": _where(bearing.number > 0, tokens, bearing.number.astype(float)),
+        "output_tokens_per_s": _where(e2e_ms > 0, tokens, e2e_ms / 1e3),
+        "prompt_tokens": _column(records, "prompt_tokens"),
+        "completion_tokens": tokens.copy(),
+        "schedule_delay_ms": 1e3 * (_column(records, "start_s") - _column(records, "due_s")),
+        "llmperf_inter_token_latency_ms": _llmperf_ms(chunks),
+    }
+
+
+def _exact_ms(chunks: _Chunks, bearing: _Bearing) -> Values:
+    held = np.bincount(chunks.owner[bearing.places], chunks.tokens[bearing.places], minlength=chunks.records)
+    later = held - _pick(chunks.tokens, bearing.first)  # NaN as soon as one chunk's tokens are not known
+    span_ms = 1e3 * (_pick(chunks.at, bearing.last) - _pick(chunks.at, bearing.first))
+    return _where(later > 0, span_ms, later)
+
+
+def _llmperf_ms(chunks: _Chunks) -> Values:
+    """Its sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage."""
+    last_text = _ends(np.flatnonzero(chunks.kind == _KIND["text"]), chunks)[1]
+    received = np.bincount(chunks.owner[chunks.kind != _KIND["usage"]], minlength=chunks.records).astype(float)
+    return _where(last_text >= 0, 1e3 * _pick(chunks.at, last_text), received)
+
+
+def _gaps(chunks: _Chunks, bearing: _Bearing) -> tuple[Values, Whole]:
+    owners = chunks.owner[bearing.places]
+    same = owners[1:] == owners[:-1]
+    return 1e3 * np.diff(chunks.at[bearing.places])[same], owners[1:][same]
+
+
+def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Mask]:
+    end_s, headers_s = _column(records, "end_s"), _column(records, "headers_s")
+    earliest = _pick(chunks.at, _ends(np.arange(len(chunks.at)), chunks)[0])
+    back = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at) < 0)
+    held = np.bincount(chunks.owner[bearing.places], chunks.tokens[bearing.places], minlength=chunks.records)
+    return {
+        CLOCK: (end_s < 0)
+        | (earliest < 0)
+        | (headers_s < 0)
+        | (headers_s > earliest + _ROUNDING_S)
+        | _any(chunks.owner[1:][back], chunks),
+        AFTER_END: _any(chunks.owner[chunks.at > end_s[chunks.owner] + _ROUNDING_S], chunks),
+        FEW: bearing.number > tokens,
+        FELL: _any(chunks.owner[chunks.tokens < 0], chunks),
+        # one less is a stop token that was counted and never sent
+        DIFFERS: (held > tokens) | (held < tokens - 1),
+        NOTHING: (bearing.number == 0) & (tokens > 1),
+    }
+
+
+def _any(owners: Whole, chunks: _Chunks) -> Mask:
+    return np.bincount(owners, minlength=chunks.records) > 0

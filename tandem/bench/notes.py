@@ -1,0 +1,128 @@
+"""What a reader of a summary must know beside its figures: what is absent and why, what was left out, what is odd.
+
+Invariant: one sentence for each fact, with the arm and the number it holds for; nothing is left out in silence.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from tandem.bench.derive import SUSPECTS
+from tandem.bench.manifest import Manifest
+from tandem.bench.tally import Load, Tally
+
+_NEED_USAGE = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
+
+
+def notes(run: Manifest, total: Tally, said: Sequence[str], named: set[str]) -> list[str]:
+    """Return every note of a run.
+
+    Args:
+        run: its manifest.
+        total: its records.
+        said: what the counters and the turns had to say.
+        named: metrics that have a cell.
+    """
+    return [
+        *(str(torn) for torn in total.torn),
+        *run.notes,
+        *_course(run, total),
+        *_failures(total),
+        *_contradictions(total),
+        *_usage(total),
+        *_content(total),
+        *said,
+        *_absent(run, named),
+    ]
+
+
+def _course(run: Manifest, total: Tally) -> Iterator[str]:
+    recorded = sum(total.requests.values())
+    if run.ended is None:
+        yield "the run has not ended, or was killed: its manifest has no end"
+    elif run.ended.reason != "done":
+        yield f"the run ended early: {run.ended.reason}"
+    if run.plan.requests is not None and recorded < run.plan.requests:
+        yield f"{recorded} of {run.plan.requests} planned requests are recorded"
+    strangers = sorted({load.arm for load in total.requests} - {arm.name for arm in run.arms})
+    if strangers:
+        yield f"the manifest names no arm {', '.join(strangers)}: nothing is known of it but its records"
+    twice = _twice(total)
+    if twice:
+        yield f"{twice} records repeat a request_id; all are counted: was the file joined with a copy of itself?"
+    if total.generators["llmperf"]:
+        yield (
+            f"{total.generators['llmperf']} records are llmperf's: they hold no chunks, so they have no gap, no tokens "
+            "per chunk and no TPOT; docs/measurement.md compares them"
+        )
+
+
+def _twice(total: Tally) -> int:
+    ids = np.concatenate(total.ids) if total.ids else np.array([])
+    return len(ids) - len(np.unique(ids))
+
+
+def _by_arm(counted: Mapping[Load, int]) -> Iterator[tuple[str, int]]:
+    numbers: Counter[str] = Counter()
+    for load, number in counted.items():
+        numbers[load.arm] += number
+    yield from sorted((arm, number) for arm, number in numbers.items() if number)
+
+
+def _words(counted: Mapping[tuple[Load, str], int]) -> Iterator[tuple[str, str, int]]:
+    numbers: Counter[tuple[str, str]] = Counter()
+    for (load, word), number in counted.items():
+        numbers[load.arm, word] += number
+    yield from ((arm, word, number) for (arm, word), number in sorted(numbers.items()))
+
+
+def _failures(total: Tally) -> Iterator[str]:
+    asked = dict(_by_arm(total.requests))
+    for arm, word, number in _words(total.errors):
+        yield f"{arm}: {number} of {asked[arm]} requests failed with {word}; they are in no latency"
+    for arm, number in _by_arm(total.retried):
+        yield f"{arm}: {number} of {asked[arm]} requests were asked more than once"
+    for arm, number in _by_arm(total.short):
+        yield f"{arm}: {number} answers had fewer than 2 tokens, and so have no TPOT"
+
+
+def _contradictions(total: Tally) -> Iterator[str]:
+    for arm, word, number in _words(total.suspects):
+        yield f"{arm}: {number} records are suspect, {word}: {SUSPECTS[word]}; the figures this touches are left out"
+
+
+def _usage(total: Tally) -> Iterator[str]:
+    asked = dict(_by_arm(total.requests))
+    for arm, number in _by_arm(total.uncounted):
+        yield f"{arm}: {number} of {asked[arm]} answers came without usage: no {_NEED_USAGE} for them"
+    for arm in asked:
+        if not _values(total, arm, "tpot_exact_ms") and _values(total, arm, "tpot_ms"):
+            yield (
+                f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent, and a first "
+                "burst biases tpot_ms"
+            )
+
+
+def _values(total: Tally, arm: str, name: str) -> int:
+    return sum(
+        len(array)
+        for (load, metric), arrays in total.values.items()
+        if (load.arm, metric) == (arm, name)
+        for array in arrays
+    )
+
+
+def _content(total: Tally) -> Iterator[str]:
+    for arm, word, number in _words(total.content):
+        if word != "ok":
+            yield f"{arm}: {number} answers are {word}; their times are counted"
+
+
+def _absent(run: Manifest, named: set[str]) -> Iterator[str]:
+    if not run.goodput:
+        yield "goodput_per_s is absent: no limits were stated"
+    if named and not named & {"acceptance_length", "target_steps_per_token"}:
+        yield "acceptance_length and target_steps_per_token are absent: no turn has counters that tell them"

@@ -1,0 +1,40 @@
+"""Quantiles, in one way everywhere.
+
+Invariant: linear interpolation between order statistics (numpy's default, Hyndman and Fan's type 7, the one of pandas
+and so of llmperf): p50 of an even number is the mean of the middle two, and a p99 of fewer than 100 values lies
+between the two largest.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Values = NDArray[np.float64]
+
+
+class Spread(NamedTuple):
+    """How many values there were, and where they lie."""
+
+    n: int
+    p50: float
+    p90: float
+    p99: float
+    mean: float
+
+
+def spread(values: Values) -> Spread | None:
+    """Return the spread of `values`; None of no values.
+
+    Raises:
+        ValueError: a value that is not a finite number, which no metric may have.
+    """
+    if not len(values):
+        return None
+    mean = float(np.mean(values))
+    if not np.isfinite(mean):
+        raise ValueError("a figure is not a finite number")
+    p50, p90, p99 = np.quantile(values, (0.5, 0.9, 0.99))
+    return Spread(len(values), float(p50), float(p90), float(p99), mean)

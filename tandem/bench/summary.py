@@ -1,0 +1,325 @@
+"""From the files of a run to its cells: every figure of `summary.json`, recomputed from the records each time.
+
+Invariant: nothing is read from an earlier summary; a figure that cannot be known is absent and a note says why; failed
+requests are in no latency and in every count; the same files give the same bytes, however many processes read them.
+
+A cell is one metric of one arm in one class at one concurrency. Class `all` pools the classes. Metrics of a request
+spread over requests, gaps over gaps, and those of a server or of a whole system over turns.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+import numpy as np
+
+from tandem.bench import counters, manifest, turns
+from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.manifest import Manifest
+from tandem.bench.notes import notes
+from tandem.bench.quantiles import Values, spread
+from tandem.bench.tally import Load, Part, Tally, parts, tally
+from tandem.bench.turns import Spreads
+from tandem.metrics import CATALOGUE, Metric, metric
+
+SCHEMA = 1
+FILE = "summary.json"
+RECORDS = "records.jsonl"
+ALL = "all"
+_DECIMALS = 6  # of a millisecond: finer than any clock here
+_WORTH_A_PROCESS = 64 << 20  # bytes of records; below, starting a process takes longer than reading
+_LIMITABLE = sorted({"ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s"})
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one arm in one class at one concurrency (or open-loop rate); `n` counts what it is spread over."""
+
+    class_: str = msgspec.field(name="class")
+    concurrency: int | None
+    rate_per_s: float | None
+    metric: str
+    arm: str
+    n: int
+    p50: float
+    p90: float
+    p99: float
+    mean: float
+    unit: str
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """A metric of the catalogue that has a cell."""
+
+    name: str
+    unit: str
+    definition: str
+    source: str
+    better: str
+
+
+class Requests(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked of one arm in one class at one concurrency, and how it went."""
+
+    arm: str
+    class_: str = msgspec.field(name="class")
+    concurrency: int | None
+    rate_per_s: float | None
+    requests: int
+    succeeded: int
+    failed: int
+    retried: int
+
+
+class Word(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a word was recorded of one arm's requests in one class."""
+
+    arm: str
+    class_: str = msgspec.field(name="class")
+    concurrency: int | None
+    rate_per_s: float | None
+    word: str
+    n: int
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a run's records say.
+
+    Args:
+        arms: names, the baseline first.
+        records: lines that were read.
+        cells: by class, load, metric and arm.
+        metrics: definitions of the cells' metrics.
+        requests: counts; failed requests are here and in no cell.
+        errors, content, suspects: counted words of Record.error, Record.content and derive.SUSPECTS.
+        notes: what a reader must know, and why a figure is absent.
+    """
+
+    schema: int = SCHEMA
+    arms: tuple[str, ...]
+    records: int
+    cells: tuple[Cell, ...]
+    metrics: tuple[Definition, ...]
+    requests: tuple[Requests, ...]
+    errors: tuple[Word, ...]
+    content: tuple[Word, ...]
+    suspects: tuple[Word, ...]
+    notes: tuple[str, ...]
+
+
+def summarize(folder: Path) -> Summary:
+    """Read the records and counters of `folder`, and nothing else it holds but the manifest.
+
+    Raises:
+        BenchError: a file is missing, or a line is not what it must be; it is named.
+    """
+    run = manifest.read(folder)
+    _check_limits(run, folder)
+    total = read(folder / RECORDS, run.goodput)
+    changes, reasons = counters.changes(counters.read_scrapes(folder / counters.FILE))
+    throughput = turns.throughput(total, limited=bool(run.goodput))
+    accepted = turns.acceptance(changes, {arm.name: arm for arm in run.arms}, total)
+    spreads = {**_spreads(total), **throughput.spreads, **accepted.spreads}
+    order = _Order(run, total)
+    cells = order.cells(spreads)
+    named = {cell.metric for cell in cells}
+    return Summary(
+        arms=order.arms,
+        records=sum(total.requests.values()),
+        cells=cells,
+        metrics=tuple(_definition(metric(name)) for name in sorted(named, key=_metric_place)),
+        requests=tuple(order.requests(total)),
+        errors=tuple(order.words(total.errors)),
+        content=tuple(order.words(total.content)),
+        suspects=tuple(order.words(total.suspects)),
+        notes=tuple(notes(run, total, [*reasons, *_sentences(throughput, accepted)], named)),
+    )
+
+
+def write(folder: Path) -> Summary:
+    """Summarize `folder` and write its summary.json whole: a reader sees the old one or the new one.
+
+    Raises:
+        BenchError: as of `summarize`.
+        WorldError: the folder cannot be written to.
+    """
+    summary = summarize(folder)
+    save(folder, summary)
+    return summary
+
+
+def save(folder: Path, summary: Summary) -> None:
+    """Write summary.json.
+
+    Raises:
+        WorldError: the folder cannot be written to.
+    """
+    path = folder / FILE
+    new = path.with_name(f"{FILE}.new")
+    try:
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+        new.replace(path)
+    except OSError as error:
+        raise WorldError(
+            f"the summary cannot be written: {error.strerror or error}",
+            where=str(path),
+            change="make room or choose a folder that may be written to; the records are whole",
+        ) from error
+
+
+def read(path: Path, limits: Mapping[str, float] | None = None) -> Tally:
+    """Read a records file with as many processes as its size and the machine are worth.
+
+    Raises:
+        BenchError: a line that is no record, or a file that cannot be read.
+    """
+    try:
+        number = min(len(os.sched_getaffinity(0)), 1 + path.stat().st_size // _WORTH_A_PROCESS)
+        ranges = parts(path, number, limits)
+        with _without_cycles():
+            return _joined(ranges)
+    except OSError as error:
+        raise BenchError(
+            f"the records cannot be read: {error.strerror or error}",
+            where=str(path),
+            change="name the folder that a run wrote, and see that its files may be read",
+        ) from error
+
+
+def _joined(ranges: Sequence[Part]) -> Tally:
+    total = Tally()
+    if len(ranges) < 2:  # noqa: PLR2004 - one part, or none of an empty file
+        for part in ranges:
+            total.add(tally(part))
+        return total
+    first, *others = ranges
+    with ProcessPoolExecutor(len(others), mp_context=get_context("spawn")) as pool:
+        waiting = pool.map(_tally_elsewhere, others)
+        total.add(tally(first))
+        for further in waiting:
+            total.add(further)
+    return total
+
+
+def _tally_elsewhere(part: Part) -> Tally:
+    with _without_cycles():
+        return tally(part)
+
+
+@contextmanager
+def _without_cycles() -> Iterator[None]:
+    """Keep the collector of cycles from looking through millions of chunks, which can form none."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
+
+
+def _check_limits(run: Manifest, folder: Path) -> None:
+    for name in run.goodput or {}:
+        if name not in _LIMITABLE:
+            raise BenchError(
+                f"goodput has a limit on {name}, which is no figure of a request",
+                where=str(folder / manifest.FILE),
+                change=f"limit one of {', '.join(_LIMITABLE)}",
+            )
+
+
+def _spreads(total: Tally) -> Spreads:
+    pooled: dict[tuple[Load, str], list[Values]] = {}
+    for (load, name), arrays in total.values.items():
+        pooled.setdefault((load.pooled(), name), []).extend(arrays)
+    found: Spreads = {}
+    for values in (total.values, pooled):
+        for (load, name), arrays in values.items():
+            across = spread(np.concatenate(arrays))
+            if across:
+                found[load, name] = across
+    return found
+
+
+def _sentences(*measured: turns.Measured) -> Iterator[str]:
+    for found in measured:
+        for (arm, sentence), number in found.said.items():
+            yield f"{arm}: {sentence} ({number} {'turn' if number == 1 else 'turns'})"
+
+
+def _definition(known: Metric) -> Definition:
+    return Definition(
+        name=known.name, unit=known.unit, definition=known.definition, source=known.source, better=known.better
+    )
+
+
+def _metric_place(name: str) -> tuple[int, int, str]:
+    """Return a metric's place: the catalogue's order, then positions by number."""
+    places = list(CATALOGUE)
+    return (places.index(name), 0, name) if name in CATALOGUE else (len(places), len(name), name)
+
+
+class _Order:
+    """The order of everything: arms and classes as the manifest has them, what it does not know behind."""
+
+    def __init__(self, run: Manifest, total: Tally) -> None:
+        seen = sorted(total.requests, key=str)
+        self.arms = tuple(dict.fromkeys([*(arm.name for arm in run.arms), *(load.arm for load in seen)]))
+        stated = [name for suite in run.suites for name in suite.classes]
+        classes = [*stated, *(load.class_ for load in seen)]
+        self._classes = [*dict.fromkeys(name for name in classes if name is not None), None]
+
+    def _place(self, load: Load) -> tuple[int, float, float, int]:
+        concurrency = -1 if load.concurrency is None else load.concurrency
+        return self._class(load), concurrency, load.rate_per_s or 0.0, self._arm(load)
+
+    def _class(self, load: Load) -> int:
+        return self._classes.index(load.class_) if load.class_ in self._classes else len(self._classes)
+
+    def _arm(self, load: Load) -> int:
+        return self.arms.index(load.arm) if load.arm in self.arms else len(self.arms)
+
+    def cells(self, spreads: Spreads) -> tuple[Cell, ...]:
+        """Return every cell, arms side by side."""
+
+        def place(key: tuple[Load, str]) -> tuple[object, ...]:
+            load, name = key
+            *where, arm = self._place(load)
+            return (*where, _metric_place(name), arm)
+
+        return tuple(self._cell(load, name, spreads) for load, name in sorted(spreads, key=place))
+
+    @staticmethod
+    def _cell(load: Load, name: str, spreads: Spreads) -> Cell:
+        across = spreads[load, name]
+        p50, p90, p99, mean = (round(value, _DECIMALS) for value in across[1:])
+        return Cell(
+            class_=load.class_ or ALL, concurrency=load.concurrency, rate_per_s=load.rate_per_s, metric=name,
+            arm=load.arm, n=across.n, p50=p50, p90=p90, p99=p99, mean=mean, unit=metric(name).unit,
+        )  # fmt: skip
+
+    def requests(self, total: Tally) -> Iterator[Requests]:
+        """Yield the counts of every load."""
+        failed: dict[Load, int] = {}
+        for (load, _), number in total.errors.items():
+            failed[load] = failed.get(load, 0) + number
+        for load in sorted(total.requests, key=self._place):
+            asked, lost = total.requests[load], failed.get(load, 0)
+            yield Requests(
+                arm=load.arm, class_=load.class_ or ALL, concurrency=load.concurrency, rate_per_s=load.rate_per_s,
+                requests=asked, succeeded=asked - lost, failed=lost, retried=total.retried[load],
+            )  # fmt: skip
+
+    def words(self, counted: Mapping[tuple[Load, str], int]) -> Iterable[Word]:
+        """Yield how often each word was said."""
+        for load, word in sorted(counted, key=lambda key: (self._place(key[0]), key[1])):
+            yield Word(
+                arm=load.arm, class_=load.class_ or ALL, concurrency=load.concurrency, rate_per_s=load.rate_per_s,
+                word=word, n=counted[load, word],
+            )  # fmt: skip

@@ -1,0 +1,319 @@
+"""What a part of a records file adds up to: figures by cell, totals by turn, counts of words.
+
+Invariant: parts are disjoint ranges of bytes that begin and end with lines, so their tallies join to the file's own in
+the order of the file, however many processes read it; no more than one block of a part is decoded at a time.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.bench.derive import Figures, Mask, Whole, derive
+from tandem.bench.quantiles import Values
+from tandem.bench.record import SCHEMA, Measured, Torn, bad_line, is_torn
+from tandem.metrics import metric
+
+BLOCK = 8 << 20
+
+
+class Load(NamedTuple):
+    """What a cell has in common beside its metric; class None is every class together."""
+
+    arm: str
+    class_: str | None
+    concurrency: int | None
+    rate_per_s: float | None
+
+    def pooled(self) -> Load:
+        """Return the load of all classes together."""
+        return self._replace(class_=None)
+
+    def __str__(self) -> str:
+        """Name it for a person."""
+        rate = "" if self.rate_per_s is None else f" at {self.rate_per_s:g} requests/s"
+        return f"{self.arm}, {self.class_ or 'all classes'}" + (
+            rate if self.concurrency is None else f" at concurrency {self.concurrency}"
+        )
+
+
+class Place(NamedTuple):
+    """One turn of an arm: the round and the place in it."""
+
+    round: int
+    slot: int
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What turns are summed from: one value a request, in the order of the file.
+
+    Args:
+        turn: place of the request's turn in `Tally.turns`.
+        start_s, end_s: absolute.
+        tokens: completion tokens; NaN where they are not known or contradict the chunks.
+        failed: requests with an error.
+        good: requests within every limit.
+        unjudged: succeeded requests that lack a figure that a limit asks for.
+    """
+
+    turn: Whole
+    start_s: Values
+    end_s: Values
+    tokens: Values
+    failed: Mask
+    good: Mask
+    unjudged: Mask
+
+    @staticmethod
+    def joined(parts: Sequence[Rows]) -> Rows:
+        """Return all parts end to end."""
+        return Rows(*(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(Rows)))
+
+
+@dataclass
+class Tally:
+    """A part's sum. Lists of arrays are in the order of the file."""
+
+    values: dict[tuple[Load, str], list[Values]] = field(default_factory=dict)
+    turns: dict[tuple[Load, Place], int] = field(default_factory=dict)
+    rows: list[Rows] = field(default_factory=list)
+    requests: Counter[Load] = field(default_factory=Counter)
+    errors: Counter[tuple[Load, str]] = field(default_factory=Counter)
+    content: Counter[tuple[Load, str]] = field(default_factory=Counter)
+    suspects: Counter[tuple[Load, str]] = field(default_factory=Counter)
+    retried: Counter[Load] = field(default_factory=Counter)
+    short: Counter[Load] = field(default_factory=Counter)
+    uncounted: Counter[Load] = field(default_factory=Counter)
+    generators: Counter[str] = field(default_factory=Counter)
+    ids: list[NDArray[np.uint64]] = field(default_factory=list)
+    torn: list[Torn] = field(default_factory=list)
+
+    def add(self, other: Self) -> None:
+        """Join the tally of the part that follows."""
+        for key, arrays in other.values.items():
+            self.values.setdefault(key, []).extend(arrays)
+        renamed = np.array([self.turns.setdefault(turn, len(self.turns)) for turn in other.turns], dtype=np.intp)
+        self.rows += [replace(rows, turn=renamed[rows.turn]) for rows in other.rows]
+        self.requests.update(other.requests)
+        self.retried.update(other.retried)
+        self.short.update(other.short)
+        self.uncounted.update(other.uncounted)
+        self.errors.update(other.errors)
+        self.content.update(other.content)
+        self.suspects.update(other.suspects)
+        self.generators.update(other.generators)
+        self.ids += other.ids
+        self.torn += other.torn
+
+
+@dataclass(frozen=True)
+class Part:
+    """A range of a records file; `first` and `end` are places where lines begin."""
+
+    path: Path
+    first: int
+    end: int
+    limits: Mapping[str, float] | None = None
+
+
+def parts(path: Path, number: int, limits: Mapping[str, float] | None) -> list[Part]:
+    """Cut the file into at most `number` parts of about one size.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    size = path.stat().st_size
+    places = {0, size}
+    with path.open("rb") as file:
+        for index in range(1, number):
+            file.seek(size * index // number)
+            file.readline()
+            places.add(file.tell())
+    edges = sorted(places)
+    return [Part(path, first, end, limits) for first, end in pairwise(edges)]
+
+
+def tally(part: Part) -> Tally:
+    """Read one part.
+
+    Raises:
+        BenchError: a line that is no record of this schema, with its number.
+    """
+    sum_ = Tally()
+    for records, torn in _blocks(part):
+        if torn:
+            sum_.torn.append(torn)
+        if records:
+            _add_block(sum_, records, part.limits)
+    sum_.values = {key: [np.concatenate(arrays)] for key, arrays in sum_.values.items()}
+    sum_.rows = [Rows.joined(sum_.rows)] if sum_.rows else []
+    return sum_
+
+
+def _blocks(part: Part) -> Iterator[tuple[list[Measured], Torn | None]]:
+    decoder = msgspec.json.Decoder(Measured)
+    with part.path.open("rb") as file:
+        file.seek(part.first)
+        at = part.first
+        while at < part.end:
+            block = file.read(min(BLOCK, part.end - at)) + file.readline()
+            try:
+                records, torn = decoder.decode_lines(block), None
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                records, torn = _line_by_line(decoder, block, part.path, at)
+            if any(record.schema != SCHEMA for record in records):
+                _refuse_schema(decoder, block, part.path, at)
+            at += len(block)
+            yield records, torn
+
+
+def _line_by_line(
+    decoder: msgspec.json.Decoder[Measured], block: bytes, path: Path, at: int
+) -> tuple[list[Measured], Torn | None]:
+    records = []
+    for line in block.splitlines(keepends=True):
+        try:
+            records.append(decoder.decode(line))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            if is_torn(line):
+                return records, Torn(path, _number(path, at), len(line))
+            raise bad_line(line, path, _number(path, at), error) from error
+        at += len(line)
+    return records, None
+
+
+def _refuse_schema(decoder: msgspec.json.Decoder[Measured], block: bytes, path: Path, at: int) -> None:
+    for line in block.splitlines(keepends=True):
+        if decoder.decode(line).schema != SCHEMA:
+            raise bad_line(line, path, _number(path, at), None)
+        at += len(line)
+
+
+def _number(path: Path, at: int) -> int:
+    """Return the number of the line that begins at byte `at`."""
+    number, left = 1, at
+    with path.open("rb") as file:
+        while left:
+            block = file.read(min(BLOCK, left))
+            number, left = number + block.count(b"\n"), left - len(block)
+    return number
+
+
+class _Turns:
+    """Which load and turn each record of a block belongs to, as codes that numpy can group by."""
+
+    def __init__(self, records: Sequence[Measured]) -> None:
+        known: dict[tuple[str, str, int | None, float | None, int, int], int] = {}
+        self.of_record = np.fromiter(
+            (
+                known.setdefault((r.arm, r.class_, r.concurrency, r.rate_per_s, r.round, r.slot), len(known))
+                for r in records
+            ),
+            np.intp,
+            len(records),
+        )
+        self.keys = [(Load(*key[:4]), Place(*key[4:])) for key in known]
+        codes: dict[Load, int] = {}
+        of_turn = np.array([codes.setdefault(load, len(codes)) for load, _ in self.keys], dtype=np.intp)
+        self.loads = list(codes)
+        self.load_of_record: Whole = of_turn[self.of_record]
+
+    def load(self, index: int) -> Load:
+        """Return the load of a record."""
+        code: int = self.load_of_record[index]
+        return self.loads[code]
+
+
+def _add_block(sum_: Tally, records: Sequence[Measured], limits: Mapping[str, float] | None) -> None:
+    figures, turns = derive(records), _Turns(records)
+    for name, values in figures.values.items():
+        _split(sum_, name, values, turns.load_of_record, turns.loads)
+    _split(sum_, "chunk_gap_ms", figures.gaps_ms, turns.load_of_record[figures.gap_owners], turns.loads)
+    _add_counts(sum_, records, turns, figures)
+    renamed = np.array([sum_.turns.setdefault(turn, len(sum_.turns)) for turn in turns.keys], dtype=np.intp)
+    sum_.rows.append(_rows(records, renamed[turns.of_record], figures, limits or {}))
+    sum_.ids.append(_ids(records))
+
+
+def _ids(records: Sequence[Measured]) -> NDArray[np.uint64]:
+    """Return 64 bits of each request's id that two processes make alike; Python's own hash differs between them."""
+    names = [record.request_id.encode() for record in records]
+    high, low = (np.fromiter(map(check, names), np.uint64, len(names)) for check in (zlib.crc32, zlib.adler32))
+    both: NDArray[np.uint64] = (high << np.uint64(32)) | low
+    return both
+
+
+def _split(sum_: Tally, name: str, values: Values, codes: Whole, loads: Sequence[Load]) -> None:
+    there = np.flatnonzero(~np.isnan(values))
+    order = there[np.argsort(codes[there], kind="stable")]
+    edges = np.searchsorted(codes[order], np.arange(len(loads) + 1))
+    for load, (first, end) in zip(loads, pairwise(edges), strict=True):
+        if end > first:
+            sum_.values.setdefault((load, name), []).append(values[order[first:end]])
+
+
+def _add_counts(sum_: Tally, records: Sequence[Measured], turns: _Turns, figures: Figures) -> None:
+    sum_.generators.update(map(attrgetter("generator"), records))
+    for code, number in enumerate(np.bincount(turns.load_of_record).tolist()):
+        sum_.requests[turns.loads[code]] += number
+    for index in np.flatnonzero(figures.failed).tolist():
+        sum_.errors[turns.load(index), str(records[index].error)] += 1
+    said = Counter(zip(turns.load_of_record.tolist(), map(attrgetter("content"), records), strict=True))
+    for (code, word), number in said.items():
+        if word is not None:
+            sum_.content[turns.loads[code], word] += number
+    silent = np.array([record.completion_tokens is None for record in records])
+    retried = np.array([record.attempts > 1 for record in records])
+    for counter, mask in (
+        (sum_.retried, retried),
+        (sum_.short, _short(records) & ~figures.failed),
+        (sum_.uncounted, silent & ~figures.failed),
+    ):
+        for code, number in enumerate(np.bincount(turns.load_of_record[mask], minlength=len(turns.loads)).tolist()):
+            counter[turns.loads[code]] += number
+    for word, mask in figures.suspects.items():
+        for index in np.flatnonzero(mask).tolist():
+            sum_.suspects[turns.load(index), word] += 1
+
+
+def _short(records: Sequence[Measured]) -> Mask:
+    """Return which answers have fewer than two tokens, and so no time per output token."""
+    return np.array([record.completion_tokens in {0, 1} for record in records], bool)
+
+
+def _rows(records: Sequence[Measured], turn: Whole, figures: Figures, limits: Mapping[str, float]) -> Rows:
+    start_s = np.array([record.start_s for record in records])
+    good, unjudged = judged(figures, records, limits)
+    return Rows(
+        turn=turn,
+        start_s=start_s,
+        end_s=start_s + np.array([record.end_s for record in records]),
+        tokens=figures.values["completion_tokens"],
+        failed=figures.failed,
+        good=good,
+        unjudged=unjudged,
+    )
+
+
+def judged(figures: Figures, records: Sequence[Measured], limits: Mapping[str, float]) -> tuple[Mask, Mask]:
+    """Return which records are within every limit, and which succeeded but lack a figure that a limit asks for."""
+    good, unjudged = ~figures.failed, np.zeros(len(records), bool)
+    short = _short(records)
+    for name, limit in limits.items():
+        values = figures.values[name]
+        within = values >= limit if metric(name).better == "higher" else values <= limit
+        cannot = short & np.isnan(values) & np.isin(name, ("tpot_ms", "tpot_exact_ms"))
+        good &= within | cannot
+        unjudged |= np.isnan(values) & ~cannot & ~figures.failed
+    return good, unjudged

@@ -1,0 +1,178 @@
+"""Figures of turns: what a whole system did while an arm had its turn, and what the server counted meanwhile.
+
+Invariant: busy time is the time in which at least one of the requests ran, so neither the other arm's turns nor the
+pause before a resumed run is in it; a turn with an unknown in it gives no figure, and is named.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.bench.counters import NOTHING_KNOWN, Change, Known, Turn, rates
+from tandem.bench.derive import Mask, Whole
+from tandem.bench.manifest import Arm
+from tandem.bench.quantiles import Spread, Values, spread
+from tandem.bench.tally import Load, Place, Rows, Tally
+
+Spreads = dict[tuple[Load, str], Spread]
+_FOREIGN = 1.01  # the server's own count above the records' by more than this: somebody else asked too
+
+
+@dataclass
+class Measured:
+    """Figures by load and metric; and, by arm and sentence, in how many turns a sentence held."""
+
+    spreads: Spreads = field(default_factory=dict)
+    said: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+
+def throughput(tally: Tally, *, limited: bool) -> Measured:
+    """Return system_output_tokens_per_s and, with limits, goodput_per_s of every load and of all classes together."""
+    found = Measured()
+    if not tally.rows:
+        return found
+    rows = Rows.joined(tally.rows)
+    turns = list(tally.turns)
+    _add(found, turns, rows, limited=limited)
+    pooled: dict[tuple[Load, Place], int] = {}
+    renamed = np.array([pooled.setdefault((load.pooled(), place), len(pooled)) for load, place in turns], dtype=np.intp)
+    everything = Rows(renamed[rows.turn], *(getattr(rows, name) for name in list(Rows.__annotations__)[1:]))
+    _add(found, list(pooled), everything, limited=limited)
+    return found
+
+
+class _Turns(NamedTuple):
+    """Turns with their busy time; every column has one value a turn."""
+
+    loads: Sequence[Load]
+    busy_s: Values
+    rows: Rows
+
+    def sum_of(self, column: Values | Mask) -> Values:
+        """Sum a column of requests to one of turns."""
+        summed: Values = np.bincount(self.rows.turn, column, minlength=len(self.loads)).astype(float)
+        return summed
+
+
+def _add(found: Measured, turns: Sequence[tuple[Load, Place]], rows: Rows, *, limited: bool) -> None:
+    busy_s = _busy_s(rows.turn, rows.start_s, rows.end_s, len(turns))
+    timed = _Turns([load for load, _ in turns], busy_s, rows)
+    untold = np.isnan(rows.tokens) & ~rows.failed
+    _spread(found, "system_output_tokens_per_s", timed, np.where(rows.failed, 0.0, np.nan_to_num(rows.tokens)), untold)
+    if limited:
+        _spread(found, "goodput_per_s", timed, rows.good, rows.unjudged)
+
+
+def _spread(found: Measured, name: str, turns: _Turns, amounts: Values | Mask, unknowns: Mask) -> None:
+    amount, unknown = turns.sum_of(amounts), turns.sum_of(unknowns)
+    by_load: dict[Load, list[int]] = defaultdict(list)
+    for index, load in enumerate(turns.loads):
+        by_load[load].append(index)
+    for load, places in by_load.items():
+        usable = [place for place in places if not unknown[place] and turns.busy_s[place] > 0]
+        if load.class_ is None and len(usable) < len(places):
+            found.said[load.arm, f"{name} leaves out turns in which a request has no usable figure"] += len(
+                places
+            ) - len(usable)
+        across = spread(amount[usable] / turns.busy_s[usable])
+        if across:
+            mean = float(amount[usable].sum() / turns.busy_s[usable].sum())
+            found.spreads[load, name] = across._replace(mean=mean)
+
+
+def _busy_s(turn: Whole, start_s: Values, end_s: Values, number: int) -> Values:
+    """Return, for each turn, the time in which at least one of its requests ran."""
+    order = np.lexsort((start_s, turn))
+    turn, start_s, end_s = turn[order], start_s[order], end_s[order]
+    new = np.append(True, turn[1:] != turn[:-1])
+    group = np.cumsum(new) - 1
+    began = start_s[new][group]
+    start_s, end_s = start_s - began, np.maximum(end_s - began, 0.0)
+    stride = end_s.max() + 1.0  # sets the groups apart, so that one running maximum serves all
+    latest = np.maximum.accumulate(end_s + group * stride) - group * stride
+    idle = np.append(0.0, np.maximum(start_s[1:] - latest[:-1], 0.0))
+    idle[new] = 0.0
+    last = np.append(new[1:], True)
+    busy = np.zeros(number)
+    busy[turn[last]] = latest[last] - np.bincount(group, idle)
+    return busy
+
+
+def acceptance(changes: Sequence[tuple[Turn, Change]], arms: Mapping[str, Arm], tally: Tally) -> Measured:
+    """Return what the servers' counters say, by load and for all classes together.
+
+    Args:
+        changes: one for each turn that was scraped before and after.
+        arms: by name; an arm that is not here is read by its page alone.
+        tally: tells which turns had failures, and how many tokens their records hold.
+    """
+    found = Measured()
+    recorded = _recorded(tally)
+    by_load: dict[Load, list[tuple[Change, int]]] = defaultdict(list)
+    for turn, change in changes:
+        load, place = Load(*turn[:4]), Place(*turn[4:])
+        tokens, failed = recorded.get((load, place), (0.0, 0))
+        for doubt in _doubts(change, tokens, failed):
+            found.said[load.arm, doubt] += 1
+        for mine in {load, load.pooled()}:
+            by_load[mine].append((change, failed))
+    for load, seen in by_load.items():
+        _add_rates(found, load, seen, arms.get(load.arm))
+    return found
+
+
+def _recorded(tally: Tally) -> dict[tuple[Load, Place], tuple[float, int]]:
+    """Return tokens and failures of each turn, by class and for all classes."""
+    if not tally.rows:
+        return {}
+    rows, number = Rows.joined(tally.rows), len(tally.turns)
+    tokens = np.bincount(rows.turn, np.nan_to_num(rows.tokens), minlength=number).tolist()
+    failed = np.bincount(rows.turn, rows.failed, minlength=number).astype(int).tolist()
+    told: dict[tuple[Load, Place], tuple[float, int]] = {}
+    for (load, place), mine, lost in zip(tally.turns, tokens, failed, strict=True):
+        for key in {(load, place), (load.pooled(), place)}:
+            before = told.get(key, (0.0, 0))
+            told[key] = before[0] + mine, before[1] + lost
+    return told
+
+
+def _doubts(change: Change, tokens: float, failed: int) -> Iterator[str]:
+    counted = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
+    if tokens and not failed and counted > _FOREIGN * tokens:
+        yield "its counters hold more tokens than the records: another client asked it too, and is in its acceptance"
+    if not change.idle:
+        yield "requests were running while its counters were read"
+
+
+def _add_rates(found: Measured, load: Load, seen: Sequence[tuple[Change, int]], arm: Arm | None) -> None:
+    known = _known(arm)
+    values: dict[str, list[float]] = defaultdict(list)
+    summed: dict[str, Change] = {}
+    for change, failed in seen:
+        said = rates(change, known, failed=failed)
+        for name, value in said.values.items():
+            values[name].append(value)
+            summed[name] = summed[name] + change if name in summed else change
+        if load.class_ is None:
+            derived = (
+                ("acceptance_length is derived from its steps, because it counts no drafts",) if said.derived else ()
+            )
+            found.said.update((load.arm, sentence) for sentence in (*said.absent, *derived))
+    for name, single in values.items():
+        across, mean = spread(np.array(single)), rates(summed[name], known).values.get(name)
+        if across and mean is not None:
+            found.spreads[load, name] = across._replace(mean=mean)
+
+
+def _known(arm: Arm | None) -> Known:
+    if arm is None:
+        return NOTHING_KNOWN
+    if arm.speculation is None:
+        return Known(runtime=arm.runtime)
+    speculation = arm.speculation
+    return Known(arm.runtime, speculation.method is not None, speculation.num_speculative_tokens)
