@@ -1,0 +1,134 @@
+"""The splitter of event streams: every form the standard allows, cut anywhere."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from recordings import RECORDINGS, recorded
+
+from tandem.bench.sse import Splitter, only_comments
+
+FORMS = (
+    b'\xef\xbb\xbfdata: {"a": 1}\r\n\r\n: a comment\r\ndata:{"b": 2}\r\rid: 7\nevent: message\nretry: 10\ndata: {"c":\n'
+    b"data:  3}\n\n:\n\ndata\n\ndata: \xe2\x82\xac \xf0\x9f\x9a\x80\n\ndata: one: two\r\n\r\n\n\ndata: [DONE]\n\n"
+)
+EVENTS = [
+    b'{"a": 1}', b'{"b": 2}', b'{"c":\n 3}', "\N{EURO SIGN} \N{ROCKET}".encode(), b"one: two", b"[DONE]",
+]  # fmt: skip
+SEED = 20261121
+
+
+def split(*pieces: bytes) -> list[bytes]:
+    splitter = Splitter()
+    return [event for piece in pieces for event in splitter.feed(piece)]
+
+
+@pytest.mark.parametrize(
+    ("stream", "events"),
+    [
+        (b"data: x\n\n", [b"x"]),
+        (b"data: x\r\n\r\n", [b"x"]),
+        (b"data: x\r\r", [b"x"]),
+        (b"data:x\n\n", [b"x"]),
+        (b"data:  x\n\n", [b" x"]),
+        (b"\xef\xbb\xbfdata: x\n\n", [b"x"]),
+        (b": hello\n\ndata: x\n\n", [b"x"]),
+        (b":\ndata: x\n:\n\n", [b"x"]),
+        (b"event: e\nid: 1\nretry: 3\ndata: x\n\n", [b"x"]),
+        (b"data: x\ndata: y\n\n", [b"x\ny"]),
+        (b"data: a: b\n\n", [b"a: b"]),
+        (b"data\n\ndata:\n\ndata: \n\n", []),
+        (b"data: x\n\ndata: y\n\n", [b"x", b"y"]),
+        (b"data: x\n", []),
+        (b"database: x\n\n", []),
+        (b"", []),
+    ],
+)
+def test_a_stream_gives_the_events_of_the_standard(stream: bytes, events: list[bytes]) -> None:
+    assert split(stream) == events
+
+
+def test_all_forms_together_give_their_events() -> None:
+    assert split(FORMS) == EVENTS
+
+
+@pytest.mark.parametrize("name", ["FORMS", *RECORDINGS])
+def test_a_stream_cut_at_any_byte_gives_the_same_events(name: str) -> None:
+    stream = FORMS if name == "FORMS" else recorded(name).body
+    whole = split(stream)
+
+    different = [at for at in range(len(stream) + 1) if split(stream[:at], stream[at:]) != whole]
+
+    assert (len(whole) > 0, different) == (True, [])
+
+
+@pytest.mark.parametrize("name", ["FORMS", *RECORDINGS])
+def test_a_stream_cut_at_random_into_many_pieces_gives_the_same_events(name: str) -> None:
+    stream = FORMS if name == "FORMS" else recorded(name).body
+    whole, generator = split(stream), random.Random(SEED)  # noqa: S311
+
+    for _ in range(50):
+        cuts = sorted(generator.choices(range(len(stream) + 1), k=generator.randint(1, 60)))
+        pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+        assert split(*pieces) == whole, cuts
+
+
+def test_random_bytes_never_raise() -> None:
+    generator = random.Random(SEED)  # noqa: S311
+
+    for _ in range(300):
+        splitter = Splitter()
+        for _ in range(20):
+            splitter.feed(bytes(generator.choices(b"\r\n: data\xef\xbb\xbf{}", k=generator.randint(0, 12))))
+        splitter.end()
+
+
+@pytest.mark.parametrize(
+    ("stream", "last"),
+    [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")],
+)
+def test_an_event_is_complete_with_the_byte_that_ends_its_blank_line(stream: bytes, last: bytes) -> None:
+    splitter = Splitter()
+
+    completed = [at for at in range(len(stream)) if splitter.feed(stream[at : at + 1])]
+
+    assert completed == [stream.rindex(last)]
+
+
+def test_the_newline_after_a_return_that_ended_an_event_starts_no_other() -> None:
+    assert split(b"data: x\r\n\r", b"\ndata: y\r\n\r", b"\n") == [b"x", b"y"]
+
+
+@pytest.mark.parametrize(
+    ("stream", "left"),
+    [(b"data: [DONE]\n", b"[DONE]"), (b"data: [DONE]", b"[DONE]"), (b"data: x\n\n", None), (b": x", None), (b"", None)],
+)
+def test_an_event_without_its_blank_line_is_given_at_the_end(stream: bytes, left: bytes | None) -> None:
+    splitter = Splitter()
+    splitter.feed(stream)
+
+    assert splitter.end() == left
+
+
+@pytest.mark.parametrize(
+    ("stream", "strange"),
+    [
+        (b"<!DOCTYPE html>\n<html>\n", b"<!DOCTYPE html>"),
+        (b'{"status": "ok"}\n', b'{"status": "ok"}'),
+        (b": x\ndata: y\nevent: z\nid\nretry: 1\n\n", None),
+    ],
+)
+def test_a_line_that_belongs_to_no_event_stream_is_kept(stream: bytes, strange: bytes | None) -> None:
+    splitter = Splitter()
+    splitter.feed(stream)
+
+    assert splitter.strange == strange
+
+
+@pytest.mark.parametrize(
+    ("piece", "only"),
+    [(b": ping\n\n", True), (b":\r\n\r\n", True), (b": a\n: b\n", True), (b": a\ndata: x\n\n", False), (b"", False)],
+)
+def test_comment_lines_alone_are_told_from_events(piece: bytes, only: bool) -> None:
+    assert only_comments(piece) is only
