@@ -27,11 +27,11 @@ class Estimate:
 
     def turn_s(self, turn: Turn) -> float:
         """Return how long a turn takes: its slowest arm's requests, as many at once as the load holds."""
-        request_s = sum(request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
-        request_s *= max(self.factors.get(arm, 1.0) for arm in turn.arms)
+        mean_s = sum(request_s(item.entry.max_tokens) for item in turn.items) / len(turn.items)
+        mean_s *= max(self.factors.get(arm, 1.0) for arm in turn.arms)
         if turn.arrivals_s:
-            return turn.arrivals_s[-1] + request_s
-        return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * request_s
+            return turn.arrivals_s[-1] + mean_s
+        return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * mean_s
 
     def round_s(self, plan: Plan) -> float:
         """Return how long the first round takes; the others ask as much."""

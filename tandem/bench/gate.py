@@ -17,7 +17,7 @@ from tandem.bench.interrupt import Stop
 
 FAILURES = 5  # in a row, over all workers of the arm
 WAIT_S = 300.0  # a pod that is started again loads its model in minutes
-POLL_S = 1.0
+POLL_S = 1.0  # between two looks at a paused arm
 TOLD_S = 30.0  # between two sentences about the same wait
 
 
@@ -32,7 +32,6 @@ class Gate:
         stop: ended with 3 when the arm stays ill.
         tell: says a sentence to the operator.
         wait_s: how long a paused arm is waited for.
-        poll_s: between two looks at it.
     """
 
     arm: str
@@ -41,7 +40,6 @@ class Gate:
     stop: Stop
     tell: Callable[[str], None]
     wait_s: float = WAIT_S
-    poll_s: float = POLL_S
     _failures: int = field(default=0, init=False)
     _look: asyncio.Task[None] | None = field(default=None, init=False)
 
@@ -70,7 +68,7 @@ class Gate:
             f"answer; waiting for it up to {spoken(self.wait_s)}"
         )
         while not self.stop.asked:
-            await self.stop.sleep(self.poll_s)
+            await self.stop.sleep(POLL_S)
             if await self.alive(self.arm):
                 self.tell(f"{self.arm} is back after {spoken(time.monotonic() - began)}")
                 return

@@ -52,11 +52,13 @@ class Load:
                 "run on an idle one"
             )
         late = self.lag_p99_s is not None and self.lag_p99_s > MOST_LAG_S
-        if late or (self.client_cpu is not None and self.client_cpu > MOST_CPU):
+        full = self.client_cpu is not None and self.client_cpu > MOST_CPU
+        if late or full:
+            why = "this client took" if full else "other work took the CPUs; this client took"
             said.append(
-                f"this client was a bottleneck: its event loop woke up to {1000 * (self.lag_p99_s or 0):.1f} ms late "
-                f"(p99; at most {1000 * MOST_LAG_S:.0f}) and took {self.client_cpu or 0:.0%} of a CPU: "
-                "lower --concurrency, or measure from a machine with idle CPUs"
+                f"times may be late by up to {1000 * (self.lag_p99_s or 0):.1f} ms (p99 of the event loop's lag; at "
+                f"most {1000 * MOST_LAG_S:.0f}): {why} {self.client_cpu or 0:.0%} of a CPU; lower --concurrency, or "
+                "measure from a machine with idle CPUs"
             )
         return said
 

@@ -1,0 +1,110 @@
+"""Whole runs against independent servers, over real HTTP, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvloop
+from independent_server import MODEL, Schedule, Server
+from planned import suite_file
+
+from tandem.bench.manifest import Arm
+from tandem.bench.plan import Plan
+from tandem.bench.record import Record, read_records
+from tandem.bench.run import Outcome, Run
+from tandem.bench.settings import Settings
+from tandem.bench.suites.suite import load
+
+QUICK = Schedule(ttft_ms=4, step_ms=1, tokens=4)
+METRICS = "# TYPE vllm:generation_tokens_total counter\nvllm:generation_tokens_total {}\n"
+
+
+class Counting(Server):
+    """An independent server that counts its tokens on /metrics, too."""
+
+    async def _answer_get(self, connection, request):
+        if request.path != "/metrics":
+            await super()._answer_get(connection, request)
+            return
+        tokens = sum(size for truth in self.posted for _, size in truth["bursts"])
+        await connection.whole("200 OK", "text/plain; version=0.0.4", METRICS.format(tokens).encode())
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A run that has ended."""
+
+    outcome: Outcome
+    folder: Path
+    servers: Sequence[Server]
+    said: str
+    plan: Plan
+
+    @property
+    def records(self) -> list[Record]:
+        return list(read_records(self.folder / "records.jsonl"))
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / name).read_text().splitlines()]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return json.loads((self.folder / "manifest.json").read_text())
+
+
+def settings(ports: Sequence[int], suite: Path, **changed: Any) -> Settings:
+    """A small run: no warm-up, concurrency 2, arms a, b, ..."""
+    arms = tuple(
+        Arm(name="abcdef"[place], role="variant" if place else "baseline", url=f"http://127.0.0.1:{port}", model=MODEL)
+        for place, port in enumerate(ports)
+    )
+    given: dict[str, Any] = {"arms": arms, "suites": (load(suite),), "concurrency": (2,), "warm_up": 0}
+    return Settings(**(given | changed))
+
+
+async def until(true: Callable[[], bool]) -> None:
+    """Wait for something that another task does."""
+    while not true():  # noqa: ASYNC110 - it has no event of its own
+        await asyncio.sleep(0.002)
+
+
+@contextlib.asynccontextmanager
+async def serving(schedules: Sequence[Schedule]) -> AsyncIterator[list[Server]]:
+    """Start one server for each schedule."""
+    async with contextlib.AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(Counting(schedule)) for schedule in schedules]
+
+
+def measure(
+    folder: Path,
+    prompts: dict[str, Sequence[str]] | None = None,
+    *,
+    schedules: Sequence[Schedule] = (QUICK, QUICK),
+    meanwhile: Callable[[Sequence[Server], Run], Awaitable[None]] | None = None,
+    wait_s: float = 5.0,
+    resume: bool = False,
+    ports: Sequence[int] | None = None,
+    **changed: Any,
+) -> Ran:
+    """Run once into `folder`/out; `meanwhile` goes on beside it."""
+    suite = suite_file(folder, prompts or {"code": ["a", "b", "c", "d"]})
+    said = io.StringIO()
+
+    async def main() -> Ran:
+        async with serving(schedules) as servers:
+            asked = settings(ports or [server.port for server in servers], suite, **changed)
+            run = Run(settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume)
+            other = asyncio.create_task(meanwhile(servers, run)) if meanwhile else None
+            outcome = await run.run()
+            if other is not None:
+                await other
+            return Ran(outcome, folder / "out", servers, said.getvalue(), run.plan)
+
+    return uvloop.run(main())

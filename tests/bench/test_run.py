@@ -1,0 +1,378 @@
+"""Whole runs: what is sent, in which order, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections import Counter, defaultdict
+
+import pytest
+from independent_server import Schedule
+from running import QUICK, measure, until
+
+from tandem.bench import gate, loops, warm
+from tandem.bench.fault import BenchError, WorldError
+
+RETRY = '#schedule {"fault": "status", "status": 429, "retry_after": "1"}'
+DROP = '#schedule {"fault": "drop", "fault_at": 1}'
+SLOW = Schedule(ttft_ms=100, step_ms=1, tokens=2)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    return measure(
+        tmp_path_factory.mktemp("run"), {"code": ["a", "b", "c", "d"], "chat": ["e", "f"]}, concurrency=(1, 2), rounds=2
+    )
+
+
+def in_flight(records):
+    """Most requests at the same time."""
+    ends = [(record.start_s, 1) for record in records] + [(record.start_s + record.end_s, -1) for record in records]
+    return max(itertools.accumulate(change for _, change in sorted(ends)))
+
+
+def test_a_run_ends_as_done(ran):
+    assert (ran.outcome.reason, ran.outcome.fault, ran.manifest["ended"]["reason"]) == ("done", None, "done")
+
+
+def test_every_planned_request_is_recorded_once(ran):
+    assert len({record.request_id for record in ran.records}) == len(ran.records) == 2 * 2 * 2 * 6
+
+
+def test_the_servers_saw_the_requests_that_were_recorded_and_a_probe(ran):
+    seen = {truth["request_id"] for server in ran.servers for truth in server.posted}
+
+    assert {identity for identity in seen if not identity.startswith("probe-")} == {
+        record.request_id for record in ran.records
+    }
+
+
+def test_both_servers_were_asked_the_same_bodies_in_the_same_order(ran):
+    asked = defaultdict(list)
+    for server, arm in zip(ran.servers, "ab", strict=True):
+        for truth in server.posted:
+            if truth["request_id"].startswith(arm):
+                block = truth["request_id"].removeprefix(f"{arm}.").rpartition(".")[0]
+                asked[arm, block].append(json.dumps(truth["body"], sort_keys=True))
+
+    blocks = {block for _, block in asked}
+    assert len(blocks) == 2 * 4
+    assert all(Counter(asked["a", block]) == Counter(asked["b", block]) for block in blocks)
+
+
+def test_an_arm_has_its_turn_to_itself(ran):
+    spans = defaultdict(list)
+    for record in ran.records:
+        spans[record.arm].append((record.start_s, record.start_s + record.end_s))
+
+    assert not any(
+        begin < other_end and other_begin < end
+        for begin, end in spans["a"]
+        for other_begin, other_end in spans["b"]
+    )  # fmt: skip
+
+
+def test_a_worker_asks_again_only_after_its_answer(ran):
+    by_worker = defaultdict(list)
+    for record in sorted(ran.records, key=lambda record: record.start_s):
+        by_worker[record.arm, record.class_, record.concurrency, record.round, record.slot, record.worker].append(
+            record
+        )
+
+    pairs = [pair for records in by_worker.values() for pair in itertools.pairwise(records)]
+    assert pairs
+    assert all(before.start_s + before.end_s <= after.start_s for before, after in pairs)
+
+
+@pytest.mark.parametrize("concurrency", [1, 3])
+def test_as_many_requests_are_in_flight_as_were_asked_for(tmp_path, concurrency):
+    ran = measure(tmp_path, {"code": list("abcdef")}, schedules=[SLOW], concurrency=(concurrency,))
+
+    assert in_flight(ran.records) == concurrency
+
+
+def test_no_request_opens_its_connection_on_the_clock(ran):
+    measured = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
+
+    assert all(truth["on_connection"] > 0 for truth in measured)
+
+
+def test_the_first_requests_of_the_workers_are_staggered(tmp_path):
+    ran = measure(tmp_path, {"code": ["a"] * 1 + list("bcdefgh")}, schedules=[SLOW], concurrency=(4,))
+    first = {}
+    for record in sorted(ran.records, key=lambda record: record.start_s):
+        first.setdefault((record.slot, record.worker), record.start_s)
+
+    starts = sorted(start for (slot, _), start in first.items() if slot == 0)
+    assert len(starts) == 4
+    assert starts[-1] - starts[0] >= 2.5 * loops.STAGGER_S
+
+
+def test_each_turn_has_the_counters_before_and_after_it(ran):
+    scrapes = ran.lines("counters.jsonl")
+    turns = {(record.arm, record.class_, record.concurrency, record.round, record.slot) for record in ran.records}
+
+    told = Counter(
+        (scrape["arm"], scrape["class"], scrape["concurrency"], scrape["round"], scrape["slot"], scrape["when"])
+        for scrape in scrapes
+    )
+
+    assert set(told.values()) == {1}
+    assert set(told) == {(*turn, when) for turn in turns for when in ("before", "after")}
+
+
+def test_the_counters_of_a_turn_hold_its_tokens(ran):
+    before = {}
+    for scrape in ran.lines("counters.jsonl"):
+        turn = (scrape["arm"], scrape["class"], scrape["concurrency"], scrape["round"], scrape["slot"])
+        if scrape["when"] == "before":
+            before[turn] = scrape["counters"]["generation_tokens"]
+        else:
+            tokens = sum(
+                record.completion_tokens
+                for record in ran.records
+                if turn == (record.arm, record.class_, record.concurrency, record.round, record.slot)
+            )
+            assert scrape["counters"]["generation_tokens"] - before[turn] == tokens > 0
+
+
+def test_a_run_leaves_a_summary(ran):
+    assert {cell["arm"] for cell in json.loads((ran.folder / "summary.json").read_text())["cells"]} == {"a", "b"}
+
+
+def test_the_plan_is_told_before_anything_is_sent(ran):
+    assert ran.said.startswith("plan: a, b; 2 classes, 6 prompts, concurrency 1, concurrency 2; 2 rounds")
+    assert "48 requests in all" in ran.said
+
+
+def test_the_manifest_says_how_late_the_client_was_and_how_busy(ran):
+    host = ran.manifest["host"]
+
+    assert host["lag_max_s"] >= host["lag_p99_s"] >= host["lag_p50_s"] >= 0
+    assert host["client_cpu"] > 0
+
+
+def test_simultaneous_asks_both_arms_at_the_same_time(tmp_path):
+    ran = measure(tmp_path, schedules=[SLOW, SLOW], schedule="simultaneous")
+
+    assert {record.arm for record in ran.records} == {"a", "b"}
+    assert in_flight(ran.records) == 4
+
+
+def test_a_429_is_recorded_as_failed_and_never_asked_again(tmp_path):
+    ran = measure(tmp_path, {"code": [RETRY]}, schedules=[QUICK], concurrency=(1,))
+
+    (record,) = ran.records
+    assert (record.error, record.retry_after_s, record.attempts) == ("status_429", 1.0, 1)
+    assert len([truth for truth in ran.servers[0].posted if truth["request_id"] == record.request_id]) == 1
+
+
+def test_a_worker_waits_as_long_as_a_429_says(tmp_path):
+    ran = measure(tmp_path, {"code": [RETRY, RETRY]}, schedules=[QUICK], concurrency=(1,))
+
+    first, second = sorted((record.start_s, record.start_s + record.end_s) for record in ran.records)
+    assert second[0] - first[1] >= 1.0
+
+
+def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
+    monkeypatch.setattr(loops, "MOST_RETRY_AFTER_S", 0.01)
+    hours = RETRY.replace('"1"', '"7200"')
+
+    assert len(measure(tmp_path, {"code": [hours, hours]}, schedules=[QUICK], concurrency=(1,)).records) == 2
+
+
+def test_an_open_loop_sends_each_request_when_it_is_due(tmp_path):
+    ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=50.0)
+
+    assert all(record.due_s is not None and record.start_s >= record.due_s for record in ran.records)
+    assert {record.rate_per_s for record in ran.records} == {50.0}
+
+
+def test_an_open_loop_does_not_wait_for_a_slow_server(tmp_path):
+    ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=100.0)
+
+    assert in_flight(ran.records) >= 3  # 4 a turn, all within some 40 ms, and an answer takes 100
+
+
+def test_an_open_loop_spaces_requests_as_the_plan_drew_them(tmp_path):
+    asked = {"schedules": [QUICK], "concurrency": None, "rate_per_s": 50.0}
+    ran = measure(tmp_path, {"code": list("abcd")}, **asked)
+    due = {record.request_id: record.due_s for record in ran.records}
+
+    for turn in ran.plan.turns():
+        times = [due[identity] for identity in turn.ids()]
+        assert [time - times[0] for time in times] == pytest.approx(
+            [arrival - turn.arrivals_s[0] for arrival in turn.arrivals_s], abs=1e-6
+        )
+
+
+def test_a_stream_that_is_cut_is_one_failure_and_the_run_goes_on(tmp_path):
+    ran = measure(tmp_path, {"code": ["a", DROP, "b", "c"]})
+
+    assert Counter(record.error for record in ran.records) == {None: 6, "closed": 2}
+    assert ran.outcome.reason == "done"
+
+
+def test_a_missing_page_of_counters_is_a_note_and_no_failure(tmp_path, monkeypatch):
+    monkeypatch.setattr("running.METRICS", "<html>Sign in</html>{}")
+
+    ran = measure(tmp_path)
+
+    assert ran.outcome.reason == "done"
+    assert [note.partition(" (")[0] for note in ran.manifest["notes"]][:2] == [
+        "b gives no counters", "a gives no counters",
+    ] or len(ran.manifest["notes"]) >= 2  # fmt: skip
+
+
+def test_the_key_is_sent_and_stands_in_no_file(tmp_path):
+    ran = measure(tmp_path, api_key="s3cret-of-mine")
+
+    assert {truth["headers"].get("authorization") for server in ran.servers for truth in server.posted} == {
+        "Bearer s3cret-of-mine"
+    }
+    assert not any(b"s3cret-of-mine" in path.read_bytes() for path in ran.folder.iterdir())
+
+
+def test_thinking_and_temperature_are_said_to_every_arm(tmp_path):
+    ran = measure(tmp_path, thinking=False, temperature=0.7)
+
+    bodies = [truth["body"] for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
+    assert {body["temperature"] for body in bodies} == {0.7}
+    assert all(body["chat_template_kwargs"] == {"enable_thinking": False} for body in bodies)
+
+
+def test_completions_are_asked_with_the_prompts_text(tmp_path):
+    ran = measure(tmp_path, {"code": ["say it"]}, api="completions")
+
+    assert {truth["body"]["prompt"] for truth in ran.servers[0].posted if truth["request_id"][0] == "a"} == {"say it"}
+
+
+def test_extras_are_asked_only_where_they_are_wanted(tmp_path):
+    ran = measure(tmp_path, {"code": ["a"]}, wanted=frozenset({"token_ids"}))
+
+    assert all(record.token_ids is not None and bytes(record.logprobs) == b"null" for record in ran.records)
+
+
+def test_an_extra_that_a_server_does_not_give_is_noted(tmp_path):
+    async def refuse(servers, _run):
+        servers[0].refused_fields = ("return_token_ids",)
+
+    ran = measure(tmp_path, {"code": ["a"]}, wanted=frozenset({"token_ids"}), meanwhile=refuse)
+
+    assert "a does not give token_ids, so its records have none" in ran.manifest["notes"]
+
+
+def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
+    ran = measure(tmp_path, rounds=None, duration_s=0.5)
+
+    asked = Counter((record.arm, record.round) for record in ran.records)
+    assert ran.outcome.reason == ran.manifest["ended"]["reason"] == "duration"
+    assert set(asked.values()) == {4}
+    assert asked["a", 1] == asked["b", 1]
+
+
+def test_an_arm_that_is_down_at_the_probe_leaves_no_folder(tmp_path):
+    with pytest.raises(WorldError, match=r"127\.0\.0\.1:9"):
+        measure(tmp_path, schedules=[QUICK], ports=[9])
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_an_arm_does_not_have_is_refused_before_anything_is_measured(tmp_path):
+    async def rename(servers, _run):
+        servers[1].models = [{"id": "qwen"}]
+
+    with pytest.raises(BenchError, match="qwen"):
+        measure(tmp_path, meanwhile=rename)
+
+
+# warm-up
+
+
+def test_warm_up_ends_when_two_windows_are_alike(tmp_path):
+    ran = measure(tmp_path, warm_up=None, schedules=[Schedule(ttft_ms=40, step_ms=20, tokens=4)])
+
+    assert ran.manifest["warm_up"]["a"]["stable"] is True
+    assert len(ran.lines("warmup.jsonl")) == ran.manifest["warm_up"]["a"]["requests"]
+
+
+def test_requests_of_the_warm_up_are_in_no_record(tmp_path):
+    ran = measure(tmp_path, warm_up=6)
+
+    assert (len(ran.lines("warmup.jsonl")), len(ran.records)) == (12, 8)
+    assert ran.manifest["warm_up"]["a"] | {"duration_s": 0} == {
+        "requests": 6, "failed": 0, "stable": None, "duration_s": 0,
+    }  # fmt: skip
+
+
+def test_every_arm_is_warmed_with_the_same_prompts(tmp_path):
+    ran = measure(tmp_path, {"code": list("abc"), "chat": list("de")}, warm_up=6)
+
+    asked = {
+        arm: Counter(line["prompt_id"] for line in ran.lines("warmup.jsonl") if line["arm"] == arm) for arm in "ab"
+    }
+    assert asked["a"] == asked["b"]
+    assert set(asked["a"]) == {"code-0", "chat-0", "code-1", "chat-1", "code-2"}
+
+
+def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
+    failing = Schedule(fault="status", status=500)
+
+    async def after_the_probe(servers, run):
+        await until(lambda: "warming" in run.out.getvalue())
+        servers[0].default = failing
+
+    ran = measure(tmp_path, {"code": ["a"]}, warm_up=None, schedules=[QUICK], meanwhile=after_the_probe)
+
+    assert ran.manifest["warm_up"]["a"]["stable"] is False
+    assert any("was not stable after" in note for note in ran.manifest["notes"])
+    assert ran.manifest["warm_up"]["a"]["requests"] <= 3 * warm.LEAST_WINDOW
+
+
+# an arm that goes down
+
+
+def downed(restart_after_s):
+    async def meanwhile(servers, run):
+        server = servers[0]
+        await until(lambda: any(truth["request_id"].startswith("a.") for truth in server.posted))
+        await server.__aexit__()
+        await until(lambda: "is paused" in run.out.getvalue() or run.stop.asked)
+        if restart_after_s is not None:
+            await asyncio.sleep(restart_after_s)
+            await server.__aenter__()
+
+    return meanwhile
+
+
+def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "POLL_S", 0.02)
+
+    ran = measure(tmp_path, {"code": [f"say {n}" for n in range(24)]}, schedules=[QUICK], meanwhile=downed(0.1))
+
+    assert "a is paused: 5 requests in a row failed" in ran.said
+    assert "a is back after" in ran.said
+    assert ran.outcome.reason == "done"
+    assert len(ran.records) == 24
+    assert ran.records[-1].error is None
+
+
+def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
+    ran = measure(
+        tmp_path, {"code": [f"say {n}" for n in range(24)]}, schedules=[QUICK], meanwhile=downed(None), wait_s=0.05
+    )
+
+    assert (ran.outcome.reason, ran.outcome.fault.code, ran.manifest["ended"]["reason"]) == ("failed", 3, "failed")
+    assert "went down and did not come back" in ran.outcome.fault.problem
+    assert len(ran.records) < 24
+    assert (ran.folder / "summary.json").exists()
+
+
+def test_a_server_that_fails_but_answers_health_is_not_waited_for(tmp_path):
+    failing = '#schedule {"fault": "status", "status": 500}'
+
+    ran = measure(tmp_path, {"code": [failing] * 12}, schedules=[QUICK])
+
+    assert Counter(record.error for record in ran.records) == {"status_500": 12}
+    assert "is paused" not in ran.said
