@@ -2,7 +2,8 @@
 
 Invariant: a request is never longer than its time-outs allow by more than LOOK_S, and its read loop does nothing but
 keep what it reads. All that has to be judged while a request runs is judged here, by a timer that looks a few times
-a second at what has been kept.
+a second at what has been kept. A look that comes late is put off once: where this process was held up, what the
+server sent meanwhile is read before the server is blamed.
 
 - First token: reads cannot be told from tokens without parsing (a role chunk and comment lines come before). When
   the time is up the watch parses what came so far, once, up to the first event with output; in time, nothing is
@@ -24,6 +25,7 @@ from tandem.bench.sse import only_comments
 from tandem.bench.wire import Ask, TimeOuts
 
 LOOK_S = 0.25
+LATE_S = 0.02
 EVENTS_FACTOR, EVENTS_MORE = 4, 256
 BYTES_PER_TOKEN = 4096  # an event with running usage, ids and a few log-probabilities has under 2,000
 BYTES_MORE = 1 << 20
@@ -51,7 +53,8 @@ class Watch:
         self._alive_ns = 0
         self._parsed = -1  # reads there were when the first token was last looked for
         self._token = False
-        self._timer = self._loop.call_later(self._pause(0.0), self._look)
+        self._late = False
+        self._timer = self._again(self._pause(0.0))
 
     def expect(self, ask: Ask, size: int) -> None:
         """Set what the answer to `ask`, whose body has `size` bytes, can hold at most."""
@@ -68,7 +71,16 @@ class Watch:
         """Look no more: the request has ended."""
         self._timer.cancel()
 
+    def _again(self, after_s: float) -> asyncio.TimerHandle:
+        self._due_s = self._loop.time() + after_s
+        return self._loop.call_at(self._due_s, self._look)
+
     def _look(self) -> None:
+        if self._loop.time() - self._due_s > LATE_S and not self._late:
+            self._late = True  # the loop itself was held up: what has come meanwhile is read first
+            self._timer = self._again(LATE_S)
+            return
+        self._late = False
         age_s = 0.0
         if self.sent:
             now_ns = time.monotonic_ns()
@@ -76,7 +88,7 @@ class Watch:
             self._weigh()
             self._judge(age_s, (now_ns - max(self._alive_ns, self._reply.start_ns)) / NS_PER_S)
         if self.word is None:
-            self._timer = self._loop.call_later(self._pause(age_s), self._look)
+            self._timer = self._again(self._pause(age_s))
 
     def _pause(self, age_s: float) -> float:
         dues = (self._outs.whole_s - age_s, self._outs.first_token_s - age_s, self._outs.gap_s)

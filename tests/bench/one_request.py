@@ -18,6 +18,7 @@ from tandem.bench.wire import Ask, TimeOuts
 
 EVERYTHING = Offers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
 LONG = TimeOuts(connect_s=20, first_token_s=20, gap_s=20, whole_s=20)
+QUICK: dict[str, Any] = {"ttft_ms": 3.0, "step_ms": 1.0}
 T = TypeVar("T")
 
 
@@ -48,7 +49,7 @@ def run(
 
     async def main() -> T:
         async with (
-            Server(schedule or Schedule()) as served,
+            Server(schedule or Schedule(**QUICK)) as served,
             Client(address(served, **server), limit=limit) as client,
         ):
             return await what(client, served)
@@ -71,4 +72,4 @@ def come(
         reply = await client.ask(asked, outs)
         return Came(reply, answer.read(reply, asked, models), server)
 
-    return run(what, Schedule(**schedule), api=api)
+    return run(what, Schedule(**(QUICK | schedule)), api=api)

@@ -1,0 +1,365 @@
+"""The client over real sockets: what it sends, when it looks at the clock, and what it makes of a server's failures."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from independent_server import MODEL, Schedule, Server
+from one_request import EVERYTHING, LONG, address, asking, come, run
+
+from tandem.bench import answer
+from tandem.bench.client import Client
+from tandem.bench.fault import BenchError
+from tandem.bench.sse import Splitter
+from tandem.bench.wire import Server as Address
+from tandem.bench.wire import TimeOuts
+
+NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
+
+
+# A good answer
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_every_burst_is_one_chunk_with_its_tokens(api: str) -> None:
+    came = come(asking(offers=EVERYTHING), api=api, bursts="1,3,4", tokens=16)
+
+    bursts = [size for _, size in came.server.posted[0]["bursts"]]
+    assert [chunk.tokens for chunk in came.answer.chunks if chunk.bears_tokens] == bursts
+    assert (came.answer.error, came.answer.completion_tokens, came.answer.finish_reason) == (None, 16, "length")
+
+
+def test_what_is_kept_is_what_the_server_wrote() -> None:
+    came = come(bursts="1,3,4", tokens=16)
+
+    assert sum(len(piece) for _, piece in came.reply.reads) == sum(
+        size for _, size, _ in came.server.posted[0]["writes"]
+    )
+
+
+def test_no_chunk_arrives_before_it_was_written() -> None:
+    came = come(asking(offers=EVERYTHING), bursts="1,3,4", tokens=16)
+
+    written = [at_s for at_s, _ in came.server.posted[0]["bursts"]]
+    arrived = [came.reply.start_s + chunk.at_s for chunk in came.answer.chunks if chunk.bears_tokens]
+    assert all(then <= now for then, now in zip(written, arrived, strict=True))
+
+
+def test_the_times_of_a_reply_are_in_order() -> None:
+    reply = come().reply
+    times = [reply.start_ns, reply.headers_ns, *(at_ns for at_ns, _ in reply.reads), reply.end_ns]
+
+    assert times == sorted(times)
+
+
+def test_a_request_has_started_when_the_server_reads_it() -> None:
+    came = come()
+
+    assert came.reply.start_s <= came.server.posted[0]["accepted_s"]
+
+
+def test_waiting_for_a_connection_is_not_in_the_time() -> None:
+    async def what(client: Client, _: Server) -> list:
+        return await asyncio.gather(*(client.ask(asking(request_id=str(n)), LONG) for n in range(3)))
+
+    replies = sorted(run(what, limit=1), key=lambda reply: reply.start_ns)
+
+    assert all(one.end_ns <= other.start_ns for one, other in itertools.pairwise(replies))
+
+
+def test_nothing_is_parsed_while_a_request_runs(monkeypatch) -> None:
+    fed = []
+
+    async def what(client: Client, _: Server) -> object:
+        with monkeypatch.context() as patched:
+            patched.setattr(Splitter, "feed", lambda _, piece: fed.append(piece))
+            reply = await client.ask(asking(), LONG)
+        return answer.read(reply, asking()).error
+
+    assert (run(what, Schedule(tokens=64, step_ms=10)), fed) == (None, [])
+
+
+# What is sent
+
+
+def test_a_request_carries_its_id_and_asks_for_no_compression() -> None:
+    headers = come(asking(request_id="run-7-0001")).server.posted[0]["headers"]
+
+    assert (headers["x-request-id"], headers["accept-encoding"]) == ("run-7-0001", "identity")
+
+
+def test_the_api_key_goes_as_a_bearer_token_and_stands_in_no_reply() -> None:
+    async def what(client: Client, server: Server) -> tuple:
+        reply = await client.ask(asking(), LONG)
+        return server.posted[0]["headers"]["authorization"], repr(reply)
+
+    sent, kept = run(what, api_key="sesame")
+
+    assert (sent, "sesame" in kept) == ("Bearer sesame", False)
+
+
+def test_no_key_no_header() -> None:
+    assert "authorization" not in come().server.posted[0]["headers"]
+
+
+def test_the_body_says_what_was_asked() -> None:
+    body = come(asking(seed=3, max_tokens=5), api="completions").server.posted[0]["body"]
+
+    assert body == {
+        "model": MODEL, "prompt": "count to ten", "max_tokens": 5, "temperature": 0.0, "stream": True, "seed": 3,
+    }  # fmt: skip
+
+
+# Connections
+
+
+def test_connections_are_opened_before_and_used_by_the_requests() -> None:
+    async def what(client: Client, server: Server) -> tuple:
+        opened = await client.open_connections(4)
+        before = server.accepted
+        replies = await asyncio.gather(*(client.ask(asking(request_id=str(n)), LONG) for n in range(4)))
+        return opened, before, server.accepted, [reply.reused for reply in replies]
+
+    assert run(what) == (4, 4, 4, [True] * 4)
+
+
+def test_opening_again_uses_what_is_open() -> None:
+    async def what(client: Client, server: Server) -> tuple:
+        return await client.open_connections(2), await client.open_connections(4), server.accepted
+
+    assert run(what) == (2, 4, 4)
+
+
+def test_nothing_can_be_opened_where_nothing_listens() -> None:
+    async def what(client: Client, server: Server) -> int:  # noqa: ARG001
+        return await client.open_connections(2)
+
+    assert run(what, url=NOWHERE) == 0
+
+
+def test_no_more_connections_are_open_than_the_limit() -> None:
+    async def what(client: Client, server: Server) -> tuple:
+        replies = await asyncio.gather(*(client.ask(asking(request_id=str(n)), LONG) for n in range(8)))
+        return server.accepted, {reply.error for reply in replies}
+
+    assert run(what, limit=3) == (3, {None})
+
+
+def test_small_writes_are_not_held_back() -> None:
+    async def what(client: Client, _: Server) -> list:
+        await client.open_connections(2)
+        idle = [protocol for held in client._session.connector._conns.values() for protocol, _ in held]
+        sockets = [protocol.transport.get_extra_info("socket") for protocol in idle]
+        return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0 for one in sockets]
+
+    assert run(what) == [True, True]
+
+
+def test_a_connection_that_was_cut_is_not_used_again() -> None:
+    async def what(client: Client, server: Server) -> tuple:
+        await client.ask(asking(prompt='#schedule {"fault": "silent"}'), TimeOuts(first_token_s=0.05))
+        reply = await client.ask(asking(), LONG)
+        return server.accepted, reply.reused, reply.error
+
+    assert run(what, limit=1) == (2, False, None)
+
+
+# Never retried, never elsewhere
+
+
+def test_a_request_that_a_server_drops_on_an_open_connection_is_not_sent_again() -> None:
+    async def what(client: Client, server: Server) -> tuple:
+        await client.open_connections(1)
+        reply = await client.ask(asking(prompt='#schedule {"fault": "drop_early"}'), LONG)
+        await asyncio.sleep(0.05)
+        return reply.reused, reply.error, len(server.posted)
+
+    assert run(what) == (True, "closed", 1)
+
+
+def test_aiohttp_would_send_a_request_of_an_idempotent_method_again(monkeypatch) -> None:
+    monkeypatch.setattr("aiohttp.client.IDEMPOTENT_METHODS", frozenset({"POST"}))
+
+    async def what(client: Client, server: Server) -> int:
+        await client.open_connections(1)
+        await client.ask(asking(prompt='#schedule {"fault": "drop_early"}'), LONG)
+        return len(server.posted)
+
+    assert run(what) == 2  # so the test before can fail
+
+
+@pytest.mark.parametrize("fault", ["status", "drop_early", "drop", "reset", "not_http", "redirect", "error"])
+def test_a_request_that_fails_is_sent_once(fault: str) -> None:
+    assert len(come(fault=fault).server.posted) == 1
+
+
+def test_a_redirect_is_not_followed() -> None:
+    came = come(fault="redirect")
+
+    assert (came.answer.error, [truth["path"] for truth in came.server.truths]) == (
+        "status_307",
+        ["/v1/chat/completions"],
+    )
+    assert came.answer.error_detail == "it points to /elsewhere/v1/chat/completions, which is not followed"
+
+
+@pytest.fixture
+def proxied(monkeypatch) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, NOWHERE)
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.usefixtures("proxied")
+def test_a_proxy_of_the_environment_is_not_used() -> None:
+    assert come().answer.error is None
+
+
+@pytest.mark.usefixtures("proxied")
+def test_a_proxy_of_the_environment_is_used_where_asked_for() -> None:
+    async def what(_: Client, server: Server) -> tuple:
+        async with Client(address(server), limit=1, trust_env=True) as client:
+            reply = await client.ask(asking(), LONG)
+        return reply.error, server.posted
+
+    assert run(what) == ("connect", [])
+
+
+# Failures of a server
+
+
+@pytest.mark.parametrize(
+    ("fault", "word"),
+    [
+        ("status", "status_503"),
+        ("html", "not_sse"),
+        ("json", "not_sse"),
+        ("not_http", "not_sse"),
+        ("empty_json", "no_choices"),
+        ("no_choices", "no_choices"),
+        ("bad_json", "not_json"),
+        ("empty", "closed"),
+        ("drop_early", "closed"),
+        ("drop", "closed"),
+        ("reset", "closed"),
+        ("no_end", "closed"),
+        ("bad_utf8", "decode"),
+        ("half_surrogate", "decode"),
+        ("wrong_model", "wrong_model"),
+        ("error", "api_error"),
+        ("gzip", None),
+        ("no_usage", None),
+        ("no_done", None),
+    ],
+)
+def test_a_failure_of_the_server_is_its_word(fault: str, word: str | None) -> None:
+    assert come(fault=fault, models=frozenset({MODEL})).answer.error == word
+
+
+def test_a_connection_that_is_refused_is_a_word_with_the_address() -> None:
+    async def what(client: Client, _: Server) -> tuple:
+        reply = await client.ask(asking(), LONG)
+        return reply.error, reply.error_detail, reply.status, reply.end_ns > reply.start_ns
+
+    assert run(what, url=NOWHERE) == ("connect", "127.0.0.1:9: Connection refused", None, True)
+
+
+def test_a_name_that_is_unknown_is_a_word() -> None:
+    async def what(client: Client, _: Server) -> str | None:
+        return (await client.ask(asking(), LONG)).error
+
+    assert run(what, url="http://no-such-host.invalid:8000") == "connect"
+
+
+def test_what_came_before_a_connection_broke_is_kept() -> None:
+    came = come(asking(offers=EVERYTHING), fault="reset", fault_at=3)
+
+    assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == ("closed", 3, " the quick brown")
+
+
+def test_a_wrong_usage_is_named_and_the_tokens_counted() -> None:
+    came = come(asking(offers=EVERYTHING), fault="wrong_usage")
+
+    assert (came.answer.completion_tokens, came.answer.counted_by) == (16, "token_ids")
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 429, 500, 503])
+def test_a_refusal_is_its_status_with_what_the_server_said(status: int) -> None:
+    came = come(fault="status", status=status)
+
+    assert (came.answer.error, came.answer.error_detail) == (f"status_{status}", "no more room in the queue")
+
+
+@pytest.mark.parametrize(("header", "seconds"), [("7", 7.0), ("0", 0.0), ("soon", None), ("-3", None), (None, None)])
+def test_retry_after_in_seconds_is_kept(header: str | None, seconds: float | None) -> None:
+    assert come(fault="status", status=429, retry_after=header).reply.retry_after_s == seconds
+
+
+def test_retry_after_as_a_date_is_kept_as_seconds() -> None:
+    date = format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)
+
+    assert 3000 < come(fault="status", status=429, retry_after=date).reply.retry_after_s <= 3600
+
+
+def test_retry_after_of_a_date_gone_by_is_nothing() -> None:
+    assert come(fault="status", retry_after="Wed, 21 Oct 2015 07:28:00 GMT").reply.retry_after_s == 0.0
+
+
+# Interrupted
+
+
+def test_an_interruption_ends_every_request_at_once_with_what_it_has() -> None:
+    async def what(client: Client, _: Server) -> list:
+        asked = [asyncio.create_task(client.ask(asking(request_id=str(n)), LONG)) for n in range(3)]
+        await asyncio.sleep(0.1)
+        client.interrupt()
+        return await asyncio.gather(*asked)
+
+    replies = run(what, Schedule(fault="stall", fault_at=2))
+
+    assert [reply.error for reply in replies] == ["interrupted"] * 3
+    assert [answer.read(reply, asking()).text for reply in replies] == [" the quick"] * 3
+
+
+def test_after_an_interruption_nothing_is_sent() -> None:
+    async def what(client: Client, server: Server) -> tuple:
+        client.interrupt()
+        reply = await client.ask(asking(), LONG)
+        return reply.error, server.posted
+
+    assert run(what) == ("interrupted", [])
+
+
+def test_a_task_that_is_cancelled_is_cancelled() -> None:
+    async def what(client: Client, _: Server) -> bool:
+        asked = asyncio.create_task(client.ask(asking(), LONG))
+        await asyncio.sleep(0.05)
+        asked.cancel()
+        await asyncio.wait([asked])
+        return asked.cancelled()
+
+    assert run(what, Schedule(fault="silent"))
+
+
+# Addresses
+
+
+@pytest.mark.parametrize(
+    "url", ["", "host:8000", "ftp://host", "http://", "http://host:port", "http://host/v1?key=1", "http://host#x"]
+)
+def test_an_address_that_is_none_is_a_fault(url: str) -> None:
+    with pytest.raises(BenchError, match="is no address of a server; give it as http://HOST:PORT"):
+        Client(Address("arm", url, MODEL), limit=1)
+
+
+def test_an_address_with_a_password_is_a_fault_that_does_not_repeat_it() -> None:
+    with pytest.raises(BenchError) as caught:
+        Client(Address("arm", "http://me:sesame@host", MODEL), limit=1)
+
+    assert "sesame" not in str(caught.value)

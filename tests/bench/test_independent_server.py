@@ -1,0 +1,94 @@
+"""The second server: it keeps its schedule in order, logs what it did, and shares no code with what it checks."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from independent_server import Schedule
+from one_request import EVERYTHING, LONG, address, asking, come, run
+
+from tandem.bench import answer
+from tandem.bench.client import Client
+
+PROGRAM = Path(__file__).with_name("independent_server.py")
+
+
+def test_it_imports_the_standard_library_alone() -> None:
+    tree = ast.walk(ast.parse(PROGRAM.read_text()))
+    names = {name for node in tree for name in _imported(node)}
+
+    assert names - set(sys.stdlib_module_names) == set()
+
+
+def _imported(node: ast.AST) -> set[str]:
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    return {node.module.partition(".")[0]} if isinstance(node, ast.ImportFrom) and node.module else set()
+
+
+@pytest.mark.parametrize(
+    ("fields", "sizes"),
+    [
+        ({"bursts": "1", "tokens": 3}, [1, 1, 1]),
+        ({"bursts": "8", "first_burst": 1, "tokens": 17}, [1, 8, 8]),
+        ({"bursts": "2,3", "tokens": 9}, [2, 3, 2, 2]),
+        ({"bursts": "4", "tokens": 0}, []),
+    ],
+)
+def test_bursts_are_as_scheduled_and_end_with_the_tokens(fields: dict, sizes: list[int]) -> None:
+    assert Schedule(**fields).sizes(None) == sizes
+
+
+def test_random_bursts_are_the_same_for_the_same_seed() -> None:
+    sizes = Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
+
+    assert sizes == Schedule(bursts="random:1-8:5", tokens=200).sizes(None)
+    assert (sum(sizes), set(sizes[:-1]) <= set(range(1, 9)), len(set(sizes)) > 4) == (200, True, True)
+
+
+def test_a_prompt_brings_its_own_schedule() -> None:
+    came = come(asking(prompt='hello\n#schedule {"bursts": "5", "step_ms": 1, "tokens": 10}', offers=EVERYTHING))
+
+    assert [size for _, size in came.server.posted[0]["bursts"]] == [5, 5]
+
+
+def test_no_burst_is_written_before_it_is_due() -> None:
+    truth = come(ttft_ms=30, step_ms=10, tokens=5).server.posted[0]
+    due = [truth["accepted_s"] + 0.03 + 0.01 * number for number in range(5)]
+
+    assert all(at_s >= due_s - 1e-9 for (at_s, _), due_s in zip(truth["bursts"], due, strict=True))
+
+
+def test_an_unknown_fault_is_refused() -> None:
+    with pytest.raises(ValueError, match="no such fault: earthquake"):
+        Schedule(fault="earthquake")
+
+
+def test_it_runs_as_a_program_and_logs_every_write(tmp_path: Path) -> None:
+    log = tmp_path / "truth.jsonl"
+    command = [sys.executable, str(PROGRAM), "--port", "0", "--log", str(log), "--step-ms", "1", "--bursts", "4"]
+    with subprocess.Popen([*command, "--tokens", "8"], stdout=subprocess.PIPE, text=True) as process:
+        port = int(re.search(r":(\d+)$", process.stdout.readline().strip()).group(1))
+
+        async def what(_: Client, server) -> str | None:
+            server.port = port
+            async with Client(address(server), limit=1) as client:
+                reply = await client.ask(asking(request_id="r-9"), LONG)
+            return answer.read(reply, asking()).error
+
+        error = run(what)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/v1/models") as page:
+            models = json.load(page)
+        process.terminate()
+    truths = [json.loads(line) for line in log.read_text().splitlines()]
+    posted = next(truth for truth in truths if truth["method"] == "POST")
+    assert (error, models["data"][0]["id"]) == (None, "independent")
+    assert (posted["request_id"], [size for _, size in posted["bursts"]]) == ("r-9", [4, 4])
+    assert posted["connected_s"] <= posted["accepted_s"] <= posted["bursts"][0][0] <= posted["writes"][-1][0]

@@ -1,0 +1,194 @@
+"""What ends a request that does not end by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from independent_server import Schedule
+from one_request import EVERYTHING, LONG, Came, asking, come, run
+
+from tandem.bench.client import Client
+from tandem.bench.reply import Reply
+from tandem.bench.watch import Watch
+from tandem.bench.wire import TimeOuts
+
+SHORT_S = 0.1
+
+
+def outs(**fields: float) -> TimeOuts:
+    """Long but for what is named."""
+    return TimeOuts(**({"connect_s": 20, "first_token_s": 20, "gap_s": 20, "whole_s": 20} | fields))
+
+
+def stalled(fault: str, fault_at: int, **fields: float) -> Came:
+    return come(asking(offers=EVERYTHING), outs=outs(**fields), fault=fault, fault_at=fault_at)
+
+
+@pytest.fixture
+def full() -> Iterator[int]:
+    """The port of a socket that takes no more connections: its backlog is full and nobody accepts."""
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen(0)
+        waiting = [socket.socket() for _ in range(4)]
+        for one in waiting:
+            one.setblocking(False)
+            one.connect_ex(listening.getsockname())
+        yield listening.getsockname()[1]
+        for one in waiting:
+            one.close()
+
+
+def test_a_connection_that_does_not_stand_in_time_is_a_word(full: int) -> None:
+    async def what(client: Client, _: object) -> tuple:
+        reply = await client.ask(asking(), outs(connect_s=SHORT_S))
+        return reply.error, reply.error_detail
+
+    assert run(what, url=f"http://127.0.0.1:{full}") == ("connect_timeout", "no connection within 0.1 s")
+
+
+@pytest.mark.parametrize(
+    ("fault", "what_came"), [("silent", []), ("stall", ["role"]), ("comments", ["role"])]
+)  # headers, a role and comments are no token
+def test_no_token_in_time_is_a_word(fault: str, what_came: list[str]) -> None:
+    came = stalled(fault, 0, first_token_s=SHORT_S)
+
+    assert (came.answer.error, [chunk.kind for chunk in came.answer.chunks]) == ("first_token_timeout", what_came)
+
+
+def test_a_token_in_time_ends_the_wait_for_it() -> None:
+    came = come(outs=outs(first_token_s=SHORT_S), ttft_ms=5, step_ms=20)
+
+    assert (came.answer.error, came.reply.end_s > SHORT_S) == (None, True)
+
+
+@pytest.mark.parametrize("fault", ["stall", "comments"])
+def test_silence_after_a_token_is_a_gap_and_comments_do_not_break_it(fault: str) -> None:
+    came = stalled(fault, 2, gap_s=SHORT_S)
+
+    assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == ("gap_timeout", 2, " the quick")
+
+
+@pytest.mark.parametrize("fault", ["stall", "comments"])
+def test_silence_before_the_first_token_is_no_gap(fault: str) -> None:
+    came = stalled(fault, 0, gap_s=SHORT_S / 2, first_token_s=3 * SHORT_S)
+
+    assert came.answer.error == "first_token_timeout"
+
+
+def test_a_stream_without_long_gaps_is_not_cut() -> None:
+    came = come(outs=outs(gap_s=3 * SHORT_S), step_ms=30)
+
+    assert (came.answer.error, came.reply.end_s > 3 * SHORT_S) == (None, True)
+
+
+def test_a_stream_that_goes_on_too_long_is_cut_with_what_came() -> None:
+    came = come(asking(max_tokens=1000, offers=EVERYTHING), outs=outs(whole_s=3 * SHORT_S), tokens=1000, step_ms=10)
+
+    assert (came.answer.error, came.answer.completion_tokens > 0) == ("whole_timeout", True)
+
+
+def test_an_answer_with_more_events_than_asked_by_far_is_cut() -> None:
+    came = stalled("endless", 2)
+
+    assert (came.answer.error, came.reply.error) == ("endless", "endless")
+
+
+def test_a_flood_of_bytes_is_cut_and_what_is_too_much_is_dropped() -> None:
+    came = come(fault="flood")
+
+    kept = sum(len(piece) for _, piece in came.reply.reads)
+    assert (came.answer.error, kept < 4 << 20) == ("endless", True)
+
+
+@pytest.mark.parametrize("fault", ["endless", "flood"])
+def test_what_goes_on_without_end_is_left_by_the_client(fault: str) -> None:
+    assert come(fault=fault).reply.end_s < LONG.whole_s
+
+
+def test_a_stream_that_hangs_after_done_is_whole() -> None:
+    came = come(outs=outs(gap_s=SHORT_S), fault="hang_after_done")
+
+    assert (came.reply.error, came.answer.error) == ("gap_timeout", None)
+
+
+def test_the_answer_of_a_refusal_that_hangs_is_cut() -> None:
+    raw = [b'{"error":'.hex()]
+    came = come(outs=outs(whole_s=SHORT_S), raw=raw, pause_ms=5000, content_type="application/json")
+
+    assert came.answer.error == "whole_timeout"
+
+
+def test_a_page_that_never_comes_is_cut() -> None:
+    async def what(client: Client, _: object) -> str | None:
+        return (await client.get("/hang", outs(whole_s=SHORT_S))).error
+
+    assert run(what) == "whole_timeout"
+
+
+# Looks at a clock that the test sets
+
+
+class Bound:
+    """Takes the place of asyncio.timeout(None)."""
+
+    def reschedule(self, when: float) -> None:
+        self.when = when
+
+
+def looked(*reads: tuple[float, bytes], at_s: float, monkeypatch: pytest.MonkeyPatch) -> str | None:
+    """The word of one look at `at_s`; time-outs are 10 s to the first token, 5 s of gap, 30 s in all."""
+
+    async def what() -> str | None:
+        reply = Reply(0, reads=[(int(when * 1e9), piece) for when, piece in reads])
+        watch = Watch(reply, TimeOuts(first_token_s=10, gap_s=5, whole_s=30), Bound())
+        watch.sent = True
+        monkeypatch.setattr("time.monotonic_ns", lambda: int(at_s * 1e9))
+        watch._look()
+        watch.stop()
+        return watch.word
+
+    return asyncio.run(what())
+
+
+ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'
+TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
+PING = b": ping\n\n"
+
+
+@pytest.mark.parametrize(
+    ("reads", "at_s", "word"),
+    [
+        ([], 9.9, None),
+        ([], 10.0, "first_token_timeout"),
+        ([(9.0, ROLE), (9.5, PING)], 10.0, "first_token_timeout"),
+        ([(1.0, ROLE)], 9.0, None),
+        ([(9.9, ROLE + TOKEN)], 10.0, None),
+        ([(9.9, TOKEN)], 14.8, None),
+        ([(9.9, TOKEN)], 14.9, "gap_timeout"),
+        ([(9.9, TOKEN), (14.8, PING)], 14.9, "gap_timeout"),
+        ([(9.9, TOKEN), (14.8, PING + TOKEN)], 14.9, None),
+        ([(9.9, TOKEN[:20]), (14.8, TOKEN[20:])], 19.7, None),
+        ([(28.0, TOKEN), (29.9, TOKEN)], 29.9, None),
+        ([(28.0, TOKEN), (29.9, TOKEN)], 30.0, "whole_timeout"),
+        ([(1.0, TOKEN * 257)], 1.1, "endless"),
+        ([(1.0, TOKEN * 256)], 1.1, None),
+        ([(1.0, PING * 200_000)], 1.1, "endless"),
+    ],
+)
+def test_a_look_cuts_when_a_time_is_up_and_not_before(reads: list, at_s: float, word: str | None, monkeypatch) -> None:
+    assert looked(*reads, at_s=at_s, monkeypatch=monkeypatch) == word
+
+
+def test_a_server_is_not_blamed_for_what_came_while_this_process_was_held_up() -> None:
+    async def what(client: Client, _: object) -> str | None:
+        asked = asyncio.create_task(client.ask(asking(), outs(gap_s=2 * SHORT_S)))
+        await asyncio.sleep(SHORT_S)
+        time.sleep(4 * SHORT_S)  # noqa: ASYNC251 # nothing runs: neither the server nor the client
+        return (await asked).error
+
+    assert run(what, Schedule(step_ms=30)) is None

@@ -1,0 +1,95 @@
+"""What a request says, byte for byte."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import pytest
+from one_request import EVERYTHING, asking
+
+from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Offers
+from tandem.bench.wire import Server, body
+
+CHAT = Server("arm", "http://host:8000", "small")
+COMPLETIONS = Server("arm", "http://host:8000", "small", "completions")
+
+
+def sent(server: Server = CHAT, **fields) -> Mapping:
+    return json.loads(body(asking(**fields), server))
+
+
+@pytest.mark.parametrize(
+    "url", ["http://host:8000", "http://host:8000/", "http://host:8000/v1", "http://host:8000/v1/"]
+)
+def test_an_address_may_end_in_v1(url: str) -> None:
+    server = Server("arm", url, "small")
+
+    assert (server.root, server.endpoint) == ("http://host:8000", "http://host:8000/v1/chat/completions")
+
+
+def test_an_address_may_have_a_path() -> None:
+    assert Server("arm", "https://host/team/v1", "m", "completions").endpoint == "https://host/team/v1/completions"
+
+
+def test_a_plain_request_says_nothing_beyond_what_every_server_knows() -> None:
+    assert sent() == {
+        "model": "small", "messages": [{"role": "user", "content": "count to ten"}], "max_tokens": 16,
+        "temperature": 0.0, "stream": True,
+    }  # fmt: skip
+
+
+def test_the_completions_api_gets_the_prompt_as_it_is() -> None:
+    said = sent(COMPLETIONS)
+
+    assert (said["prompt"], "messages" in said) == ("count to ten", False)
+
+
+def test_messages_go_as_they_are() -> None:
+    messages = ({"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"})
+
+    assert sent(messages=messages, prompt=None)["messages"] == list(messages)
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"seed": 7}, {"seed": 7}),
+        ({"seed": 0}, {"seed": 0}),
+        ({"thinking": False}, {"chat_template_kwargs": {"enable_thinking": False}}),
+        ({"thinking": True}, {"chat_template_kwargs": {"enable_thinking": True}}),
+        ({"ignore_eos": True}, {"ignore_eos": True}),
+        ({"offers": Offers(include_usage=True)}, {"stream_options": {"include_usage": True}}),
+        ({"offers": Offers(token_ids=True)}, {"return_token_ids": True}),
+        ({"offers": Offers(logprobs=True)}, {"logprobs": True, "top_logprobs": 2}),
+        ({"offers": Offers(continuous_usage=True)}, {}),
+    ],
+)
+def test_an_option_is_said_where_it_was_asked_for(fields: dict, named: dict) -> None:
+    assert sent(**fields) == sent() | named
+
+
+def test_running_usage_is_asked_for_beside_usage() -> None:
+    assert sent(offers=EVERYTHING)["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+
+
+def test_completions_take_the_number_of_log_probabilities_and_no_template() -> None:
+    said = sent(COMPLETIONS, offers=EVERYTHING, thinking=False)
+
+    assert (said["logprobs"], "top_logprobs" in said, "chat_template_kwargs" in said) == (2, False, False)
+
+
+def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone() -> None:
+    other = Server("variant", "http://other:1", "large")
+
+    assert body(asking(offers=EVERYTHING), other) == body(asking(offers=EVERYTHING), CHAT).replace(b"small", b"large")
+
+
+@pytest.mark.parametrize(
+    ("server", "fields"),
+    [(CHAT, {"prompt": None}), (COMPLETIONS, {"prompt": None, "messages": ({"role": "user", "content": "x"},)})],
+)
+def test_a_request_with_nothing_to_ask_is_a_fault_with_its_id(server: Server, fields: dict) -> None:
+    with pytest.raises(BenchError, match="request r-1 has"):
+        sent(server, **fields)
