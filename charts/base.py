@@ -31,7 +31,7 @@ class BaseChart(cdk8s.Chart):
         namespace = names.namespace(experiment)
         manifest(self, _namespace(environment, experiment))
         manifest(self, _quota(namespace, experiment, catalogue))
-        for account in (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT):
+        for account in (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT):
             manifest(self, _account(namespace, account))
         for name, spec in policies(environment).items():
             manifest(self, {

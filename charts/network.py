@@ -8,10 +8,11 @@ neither S3 nor the Pod Identity agent (169.254.170.23) is called from here, so n
 keeps the account's credentials out of reach of whoever breaks into an old vLLM. Probes come from the
 node, which a network policy never stops.
 
-Staging calls S3, Secrets Manager and the hub; compiling calls S3; both ask the agent for their role. A policy of
+Staging calls S3, Secrets Manager and the hub; compiling calls S3; measuring calls the servers of its namespace and,
+to keep what it measured, S3; each asks the agent for its role. A policy of
 addresses cannot name any of these services: S3 answers from public ranges that change, also behind a gateway
 endpoint, and neither an AWS prefix list nor a host name fits into a NetworkPolicy (the VPC CNI knows host names
-on EKS Auto Mode alone: docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So both may open
+on EKS Auto Mode alone: docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open
 HTTPS to any public address. What it means for the compile pod, which runs third-party code over the model: with
 a NAT gateway that code can send what it sees to anybody who listens on 443, or store it in somebody else's bucket.
 Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers, and a policy on the S3 endpoint can then
@@ -52,6 +53,7 @@ def policies(environment: Environment) -> dict[str, Spec]:
         "allow-metrics": _to_servers([_namespaces([METRICS_NAMESPACE])]),
         **_clients(sorted(environment.serving.allowed_namespaces)),
         "allow-staging": _out(STAGE, [_agent(), _https([LINK_LOCAL], _hub_ports(environment))]),
+        "allow-benching": _out(BENCH, [_servers(), _agent(), _https(_not_s3(environment), [HTTPS])]),
         "allow-compiling": _out(COMPILE, [_agent(), _https(_not_s3(environment), [HTTPS])]),
     }
 
@@ -72,6 +74,13 @@ def _not_s3(environment: Environment) -> list[str]:
 
 def _out(component: str, rules: list[Spec]) -> Spec:
     return {"podSelector": {"matchLabels": {COMPONENT: component}}, "policyTypes": ["Egress"], "egress": rules}
+
+
+def _servers() -> Spec:
+    return {
+        "to": [{"podSelector": {"matchLabels": {COMPONENT: SERVER}}}],
+        "ports": [{"protocol": "TCP", "port": SERVER_PORT}],
+    }
 
 
 def _agent() -> Spec:

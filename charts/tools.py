@@ -13,10 +13,10 @@ from typing import Any
 
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
+from tandem.spec.built_image import TOOLS
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.model import Model
-from tandem.spec.tools_image import reference
 
 USER = 65532  # the image's own, said here so that a pod proves it without the image
 RESTRICTED = {
@@ -57,7 +57,7 @@ def container(environment: Environment, step: Step) -> Spec:
     """Return a container that runs `python -m tandem.artifacts` with the step's arguments."""
     return {
         "name": step.name,
-        "image": reference(environment),
+        "image": TOOLS.reference(environment),
         "args": list(step.arguments),
         "env": [variable("AWS_REGION", environment.region), *step.variables],
         "resources": {

@@ -1,6 +1,7 @@
 """All objects of one experiment, chart by chart, as the plain dicts that both doors take.
 
-Invariant: the result depends on its arguments alone, and its keys stand in the order of application.
+Invariant: the result depends on its arguments alone, and its keys stand in the order of application; a
+chart that has nothing to say of an experiment is left out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import cdk8s
 from charts.base import BaseChart
 from charts.claims import ClaimsChart
 from charts.compile import CompileChart
+from charts.llmperf import LlmperfChart
 from charts.serve import ServeChart
 from charts.stage import StageChart
 from charts.storage import StorageChart
@@ -20,7 +22,13 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
 AnyChart = (
-    type[BaseChart] | type[ClaimsChart] | type[StorageChart] | type[StageChart] | type[CompileChart] | type[ServeChart]
+    type[BaseChart]
+    | type[ClaimsChart]
+    | type[StorageChart]
+    | type[StageChart]
+    | type[CompileChart]
+    | type[ServeChart]
+    | type[LlmperfChart]
 )
 CHARTS: dict[str, AnyChart] = {
     "base": BaseChart,
@@ -29,6 +37,7 @@ CHARTS: dict[str, AnyChart] = {
     "stage": StageChart,
     "compile": CompileChart,
     "serve": ServeChart,
+    "llmperf": LlmperfChart,
 }
 STAGES = tuple(CHARTS)
 
@@ -41,7 +50,8 @@ def workloads(
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
     app = cdk8s.App()
-    return {
+    made = {
         stage: chart(app, stage, environment=environment, experiment=experiment, catalogue=catalogue).to_json()
         for stage, chart in CHARTS.items()
     }
+    return {stage: objects for stage, objects in made.items() if objects}

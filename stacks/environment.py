@@ -15,6 +15,7 @@ from stacks.image import ImageStack
 from stacks.network import Network, NetworkStack, existing
 from stacks.workloads import Charts, HelmRelease, WorkloadsStack
 from tandem.spec import names
+from tandem.spec.built_image import needed
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.experiment import Experiment
@@ -60,7 +61,7 @@ class EnvironmentStage(cdk.Stage):
         kinds = names.stack_kinds(environment)
         if "Artifacts" in kinds:
             ArtifactsStack(self, "Artifacts", environment=environment)
-        ImageStack(self, "Image", environment=environment)
+        ImageStack(self, "Image", environment=environment, images=needed(experiments))
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network,
             addon_versions={name: figure.value for name, figure in minor.addons.items()},
@@ -98,4 +99,4 @@ class EnvironmentStage(cdk.Stage):
             cluster_security_group_id=cluster.security_group_id, driver=inside.driver, charts=inside.charts,
         )  # fmt: skip
         stack.add_stack_dependency(cluster)
-        self._after(stack, "Image")  # what it starts pulls the tools image
+        self._after(stack, "Image")  # what it starts pulls the images of ours

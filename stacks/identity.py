@@ -17,10 +17,10 @@ from constructs import Construct
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
-from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
+from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 PODS = "pods.eks.amazonaws.com"
-MODELS, ARTIFACTS = "models/*", "artifacts/*"
+MODELS, ARTIFACTS, RESULTS = "models/*", "artifacts/*", "results/*"
 
 
 class PodRole(Construct):
@@ -53,7 +53,7 @@ class PodRole(Construct):
 
 
 class PodIdentities(Construct):
-    """Reader, stage writer and compile writer, bound in every experiment's namespace."""
+    """Reader, and the writers of stage, compile and bench, bound in every experiment's namespace."""
 
     def __init__(
         self, scope: Construct, id_: str, *, cluster_ref: str, cluster_name: str, place: Place,
@@ -70,6 +70,8 @@ class PodIdentities(Construct):
             COMPILE_ACCOUNT: [
                 _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *_write(arn, ARTIFACTS),
             ],
+            # it reads what it wrote: an upload that goes on after a kill asks what is there already
+            BENCH_ACCOUNT: [_list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS)],
         }  # fmt: skip
         for account, statements in accounts.items():
             role = PodRole(

@@ -1,12 +1,13 @@
-"""The Image stack: the tools image, built in the account from a source whose digest is its tag.
+"""The Image stack: the images of ours, each built in the account from a source whose digest is its tag.
 
-Invariant: a deploy ends when the image is in the repository, or fails with the phase that failed and where the
+Invariant: a deploy ends when each image is in its repository, or fails with the phase that failed and where the
 build's log is; the log outlives the rollback.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import aws_cdk as cdk
@@ -23,7 +24,8 @@ from stacks.nag import acknowledge
 from stacks.place import place_of
 from stacks.policy import allow, document
 from stacks.stack import EnvironmentStack
-from tandem.spec import names, tools_image
+from tandem.spec import names
+from tandem.spec.built_image import TOOLS, BuiltImage
 from tandem.spec.environment import Environment
 
 RESOURCE_TYPE = "Custom::TandemToolsImage"
@@ -35,28 +37,50 @@ LAMBDA = "lambda.amazonaws.com"
 
 
 class ImageStack(EnvironmentStack):
-    """The repository, the project that fills it, and the custom resource that waits for it."""
+    """For each image its repository, the project that fills it, and the custom resource that waits for it.
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+    Args:
+        images: what the environment's pods pull; built one after another, because a new account may build one at once.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, images: Sequence[BuiltImage] = (TOOLS,)
+    ) -> None:
         super().__init__(
-            scope, id_, environment=environment, description="Tandem: repository and build of the tools image"
+            scope, id_, environment=environment, description="Tandem: repositories and builds of the images of ours"
         )
-        place = place_of(environment)
-        repository = Repository(self, "Repository", name=names.repository(environment))
-        # of the build and of the function; a deploy that was rolled back must leave behind what says why
+        # of the builds and of the function; a deploy that was rolled back must leave behind what says why
         group = logs.CfnLogGroup(self, "Logs", retention_in_days=environment.log_retention_days)
         group.apply_removal_policy(RemovalPolicy.RETAIN)
-        build = ImageBuild(
-            self, "Build", environment=environment, place=place, repository_arn=repository.arn, log_group=group
-        )
+        # the tools image's resources keep the names that they had when it was alone
+        homes = {image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in images}
+        filled = {image: _filled(home, image, environment, group) for image, home in homes.items()}
         provider = Provider(
-            self, "Provider", repository_arn=repository.arn, project_arn=build.project_arn, log_group=group
-        )
-        cdk.CustomResource(
-            self, "Image", resource_type=RESOURCE_TYPE, service_token=provider.arn,
-            service_timeout=cdk.Duration.seconds(LIMIT_S),  # nobody waits for a function that died without an answer
-            properties={"Project": build.project, "Repository": repository.name, "Tag": tools_image.tag()},
+            self, "Provider", repository_arns=[repository.arn for repository, _ in filled.values()],
+            project_arns=[build.project_arn for _, build in filled.values()], log_group=group,
         )  # fmt: skip
+        before: Construct | None = None
+        for image, (repository, build) in filled.items():
+            here = cdk.CustomResource(
+                homes[image], "Image", resource_type=RESOURCE_TYPE, service_token=provider.arn,
+                # nobody waits for a function that died without an answer
+                service_timeout=cdk.Duration.seconds(LIMIT_S),
+                properties={"Project": build.project, "Repository": repository.name, "Tag": image.tag()},
+            )  # fmt: skip
+            if before is not None:
+                here.node.add_dependency(before)
+            before = here
+
+
+def _filled(
+    home: Construct, image: BuiltImage, environment: Environment, group: logs.CfnLogGroup
+) -> tuple[Repository, ImageBuild]:
+    repository = Repository(home, "Repository", name=names.repository(environment, image.name))
+    build = ImageBuild(
+        home, "Build", image=image, environment=environment, place=place_of(environment),
+        repository_arn=repository.arn, log_group=group,
+    )  # fmt: skip
+    return repository, build
 
 
 class Repository(Construct):
@@ -87,19 +111,20 @@ class Repository(Construct):
 
 
 class Provider(Construct):
-    """The function that asks for the tag, has built what is missing, and answers CloudFormation.
+    """The one function that asks for a tag, has built what is missing, and answers CloudFormation.
 
     Attributes:
         arn: the function.
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, repository_arn: str, project_arn: str, log_group: logs.CfnLogGroup
-    ) -> None:
+        self, scope: Construct, id_: str, *, repository_arns: Sequence[str], project_arns: Sequence[str],
+        log_group: logs.CfnLogGroup,
+    ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         statements = [
-            allow(["ecr:DescribeImages"], [repository_arn]),
-            allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [project_arn]),
+            allow(["ecr:DescribeImages"], repository_arns),
+            allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], project_arns),
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.attr_arn]),
         ]
         role = iam.CfnRole(

@@ -1,4 +1,4 @@
-"""The CodeBuild project that builds the tools image and pushes it.
+"""The CodeBuild project that builds one image and pushes it.
 
 Invariant: what the project runs is written out in the template, command by command, and what its role may do is
 what these commands need.
@@ -25,7 +25,8 @@ from stacks.ecr import PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
-from tandem.spec import names, tools_image
+from tandem.spec import names
+from tandem.spec.built_image import ROOT, BuiltImage, registry
 from tandem.spec.environment import Environment
 from tandem.spec.images import pull_name
 
@@ -54,26 +55,26 @@ class ImageBuild(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, place: Place, repository_arn: str,
-        log_group: logs.CfnLogGroup,
+        self, scope: Construct, id_: str, *, image: BuiltImage, environment: Environment, place: Place,
+        repository_arn: str, log_group: logs.CfnLogGroup,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        name = names.repository(environment)
+        name = names.repository(environment, image.name)
         self.project_arn = place.arn("codebuild", f"project/{name}")
-        source = _source(self)
-        base = tools_image.base_image()
+        source = _source(self, image)
+        base = image.base()
         base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
         mirror = PrivateRepository.of(base_name)
         role = self._role(
             source, place=place, repository_arn=repository_arn, log_group_arn=log_group.attr_arn, mirror=mirror
         )
         project = codebuild.CfnProject(
-            self, "Project", name=name, description=f"builds {tools_image.reference(environment)}",
+            self, "Project", name=name, description=f"builds {image.reference(environment)}",
             service_role=role.attr_arn,
             artifacts=codebuild.CfnProject.ArtifactsProperty(type="NO_ARTIFACTS"),
             source=codebuild.CfnProject.SourceProperty(
                 type="S3", location=f"{source.s3_bucket_name}/{source.s3_object_key}",
-                build_spec=build_spec(environment, base_name, mirror),
+                build_spec=build_spec(image, environment, base_name, mirror),
             ),
             environment=codebuild.CfnProject.EnvironmentProperty(
                 type="LINUX_CONTAINER", image=BUILDER, compute_type=MACHINE,
@@ -122,17 +123,18 @@ class ImageBuild(Construct):
         return role
 
 
-def build_spec(environment: Environment, base: str, mirror: PrivateRepository | None) -> str:
+def build_spec(image: BuiltImage, environment: Environment, base: str, mirror: PrivateRepository | None) -> str:
     """Return the commands of a build, as the console shows them.
 
     Args:
+        image: what is built.
         base: the base image as this environment pulls it.
         mirror: the private repository that it comes from, or None where it is public.
     """
-    image, index = tools_image.reference(environment), environment.package_index
+    reference, index = image.reference(environment), environment.package_index
     arguments = [f"BASE_IMAGE={base}", *([f"PIP_INDEX_URL={index}"] if index else [])]
-    hosts = {tools_image.registry(environment): environment.region} | ({mirror.host: mirror.region} if mirror else {})
-    build = ["docker", "build", "--file", tools_image.DOCKERFILE, "--tag", image]
+    hosts = {registry(environment): environment.region} | ({mirror.host: mirror.region} if mirror else {})
+    build = ["docker", "build", "--file", image.dockerfile, "--tag", reference]
     return _yaml({
         "version": 0.2,
         # a plain manifest, which is what ECR's scan on push reads
@@ -142,7 +144,7 @@ def build_spec(environment: Environment, base: str, mirror: PrivateRepository | 
             # the push belongs to the build: a post_build phase runs after a failed build too
             "build": {"commands": [
                 shlex.join([*build, *(part for each in arguments for part in ("--build-arg", each)), "."]),
-                shlex.join(["docker", "push", image]),
+                shlex.join(["docker", "push", reference]),
             ]},
         },
     })  # fmt: skip
@@ -156,12 +158,12 @@ def _login(host: str, region: str) -> str:
     return f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {host}"
 
 
-def _source(scope: Construct) -> assets.Asset:
+def _source(scope: Construct, image: BuiltImage) -> assets.Asset:
     """Return the build's source as an asset: the files of the allow list and no other, under the image's own tag."""
     with tempfile.TemporaryDirectory() as folder:
-        _copy(tools_image.source_files(), Path(folder))
+        _copy(image.source_files(), Path(folder))
         return assets.Asset(  # copied into the assembly before this returns
-            scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=tools_image.tag()
+            scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=image.tag()
         )
 
 
@@ -169,4 +171,4 @@ def _copy(files: Sequence[str], folder: Path) -> None:
     for file in files:
         target = folder / file
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(tools_image.ROOT / file, target)
+        shutil.copyfile(ROOT / file, target)

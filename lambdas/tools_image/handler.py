@@ -1,4 +1,4 @@
-"""Puts the tools image into its repository: the function behind the custom resource of stacks/image.py.
+"""Puts an image of ours into its repository: the function behind the custom resource of stacks/image.py.
 
 Invariant: every event is answered, whatever happens, before this function's own time is over; CloudFormation waits
 in vain for one that is not. Standard library and boto3 only, which is what Lambda's Python brings.

@@ -24,6 +24,7 @@ COMMANDS = {
     "compile": "run the runtime's own compiler under a deadline, with retries by class of failure",
     "verify": "hold an artifact, local or stored, against its key and its manifest",
     "upload": "after a compile: verify the artifact, store it, write its manifest last",
+    "keep": "after a measurement: store its results, and end as it ended",
     "admit": "before serving: compare artifact and Deployment, refuse or make the artifact local",
     "list": "show stored models and artifacts",
     "explain": "name the fields in which two artifacts differ",

@@ -18,7 +18,7 @@ from botocore.parsers import ResponseParserError
 from urllib3.exceptions import SSLError as BrokenTlsError
 
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
-from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
+from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 # operation of the API -> the action that IAM must allow (service authorization reference of S3)
 ACTIONS = {
@@ -134,8 +134,8 @@ def _allow(asked: Asked) -> str:
         resource += f" for the prefix {prefix}*" if prefix else ""
     else:
         resource += f"/{prefix}*"
-    accounts = {"models/": STAGE_ACCOUNT, "artifacts/": COMPILE_ACCOUNT}
-    if asked.operation in READ:
+    accounts = {"models/": STAGE_ACCOUNT, "artifacts/": COMPILE_ACCOUNT, "results/": BENCH_ACCOUNT}
+    if asked.operation in READ and prefix != "results/":
         holder = f"the role of service account {SERVE_ACCOUNT}, {STAGE_ACCOUNT} or {COMPILE_ACCOUNT}"
     elif asked.operation == "DeleteObjects":
         holder = "an operator's role (no service account may delete)"

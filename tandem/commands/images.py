@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from tandem.commands.inputs import Selection, legal
 from tandem.commands.outcome import Exit, counted, print_json
 from tandem.spec.catalogue import DATA
-from tandem.spec.images import TOOLS_IMAGE, image_uses
+from tandem.spec.images import image_uses
 
 
 def images(chosen: Selection, *, resolve: bool) -> Exit:
@@ -25,9 +25,8 @@ def images(chosen: Selection, *, resolve: bool) -> Exit:
     if resolve:
         from tandem.commands.resolve import resolve_digests  # noqa: PLC0415  # the only part that needs a network
 
-        # the base of the tools image is pinned where it is named, in the Dockerfile, because its tag depends on it
-        asked = (use for listed in uses.values() for use in listed if use.used_by != (TOOLS_IMAGE,))
-        references = {use.reference for use in asked}
+        # a base of ours is pinned where it is named, in its Dockerfile, because the tag of what is built depends on it
+        references = {use.reference for listed in uses.values() for use in listed if not use.is_base}
         written = resolve_digests(sorted(references), DATA / "platform" / "digests.yaml")
         if chosen.as_json:
             print_json({"digests": written})

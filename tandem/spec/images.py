@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tandem.spec import tools_image
+from tandem.spec.built_image import needed
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-TOOLS_IMAGE = "tools image"
+OWN_IMAGE = "{} image"  # built in the account; what it stands on is pulled there
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,9 @@ class ImageUse:
         kind: "image" or "chart".
         reference: `repository:tag` as published.
         mirrored: the same behind the environment's mirror; equal without one.
-        digest: sha256:..., None until resolved; the chart's stands in its own data file, that of the tools image's
-            base in its Dockerfile.
-        used_by: experiment names, "neuron-dra-driver", or "tools image".
+        digest: sha256:..., None until resolved; the chart's stands in its own data file, that of a base of ours in
+            its Dockerfile.
+        used_by: experiment names, "neuron-dra-driver", "tools image", "llmperf image".
     """
 
     kind: str
@@ -35,6 +35,11 @@ class ImageUse:
     mirrored: str
     digest: str | None
     used_by: tuple[str, ...]
+
+    @property
+    def is_base(self) -> bool:
+        """Whether only images of ours stand on it."""
+        return all(user.endswith(OWN_IMAGE.format("")) for user in self.used_by)
 
 
 def mirror(name: str, mirrors: dict[str, str]) -> str:
@@ -46,12 +51,13 @@ def mirror(name: str, mirrors: dict[str, str]) -> str:
 
 
 def image_uses(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue) -> list[ImageUse]:
-    """List what an environment pulls, each once: the runtimes of `experiments`, the DRA chart, its images, the base.
+    """List what an environment pulls, each once: the runtimes of `experiments`, the DRA chart, its images, the bases.
 
-    The base is pulled where the tools image is built; the tools image itself lies in the account's own registry.
+    A base is pulled where an image of ours is built; what is built lies in the account's own registry.
     """
+    hosted = list(experiments)
     users: dict[tuple[str, str], list[str]] = {}
-    for experiment in experiments:
+    for experiment in hosted:
         image = catalogue.runtimes[experiment.runtime].image
         users.setdefault(("image", image.reference), []).append(experiment.name)
     chart = catalogue.dra_chart
@@ -59,9 +65,11 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
     users.setdefault(("chart", chart_reference), []).append("neuron-dra-driver")
     for part in chart.images.value:
         users.setdefault(("image", f"{part.repository}:{part.tag}"), []).append("neuron-dra-driver")
-    base = tools_image.base_image()
-    users.setdefault(("image", base.reference), []).append(TOOLS_IMAGE)
-    fixed = {chart_reference: chart.digest.value, base.reference: base.digest}
+    fixed = {chart_reference: chart.digest.value}
+    for own in needed(hosted):
+        base = own.base()
+        users.setdefault(("image", base.reference), []).append(OWN_IMAGE.format(own.name))
+        fixed[base.reference] = base.digest
     return [
         ImageUse(
             kind=kind, reference=reference, mirrored=mirror(reference, environment.registry_mirrors),

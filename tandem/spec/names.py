@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, no
 SERVE_ACCOUNT = "tandem-serve"  # reads models and artifacts
 STAGE_ACCOUNT = "tandem-stage"  # writes models
 COMPILE_ACCOUNT = "tandem-compile"  # reads models, writes artifacts
+BENCH_ACCOUNT = "tandem-bench"  # writes results
+LLMPERF_JOB = "qwen-llmperf"  # the post's name; it is alone in its experiment's namespace
 CLAIM_TEMPLATE = "neuron-devices"
 SERVER_PORT = 8000
 RAISE_LABEL_PREFIX = "raise.tandem"
@@ -55,9 +57,9 @@ def node_group(environment: Environment) -> str:
     return f"{environment.name}-trn2"
 
 
-def repository(environment: Environment) -> str:
-    """Return the ECR repository of the tools image; the CodeBuild project that fills it has the same name."""
-    return f"tandem-{environment.name}-tools"
+def repository(environment: Environment, image: str = "tools") -> str:
+    """Return the ECR repository of an image of ours; the CodeBuild project that fills it has the same name."""
+    return f"tandem-{environment.name}-{image}"
 
 
 def stack(environment: Environment, kind: str) -> str:
@@ -161,7 +163,7 @@ def environment_names(environment: Environment) -> Iterator[LimitedName]:
         yield LimitedName(what="S3 log bucket", value=log_bucket(environment), limit=63, path="name")
     yield LimitedName(what="EKS cluster", value=cluster(environment), limit=100, path="name")
     yield LimitedName(what="EKS node group", value=node_group(environment), limit=63, path="name")
-    yield LimitedName(what="CodeBuild project", value=repository(environment), limit=255, path="name")
+    yield LimitedName(what="CodeBuild project", value=repository(environment, "llmperf"), limit=255, path="name")
 
 
 def experiment_names(experiment: Experiment) -> Iterator[LimitedName]:

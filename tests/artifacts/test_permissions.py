@@ -23,7 +23,7 @@ from tandem.artifacts.receive import receive_all
 from tandem.artifacts.send import send_all
 from tandem.artifacts.store import Store
 from tandem.artifacts.stored import write_stored_manifest
-from tandem.spec.names import COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
+from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.principal import under
 
@@ -49,7 +49,7 @@ def statements():
         place=Place(account="111122223333", region="us-east-2"),
     )  # fmt: skip
     found = {}
-    for account in (SERVE_ACCOUNT, STAGE_ACCOUNT, COMPILE_ACCOUNT):
+    for account in (SERVE_ACCOUNT, STAGE_ACCOUNT, COMPILE_ACCOUNT, BENCH_ACCOUNT):
         role = next(child for child in stack.node.find_all() if child.node.path.endswith(f"{account}/Role"))
         policies = stack.resolve(role.policies)
         found[account] = policies[0]["policyDocument"]["Statement"]
@@ -120,7 +120,10 @@ def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folde
 @pytest.mark.usefixtures("emptied")
 @pytest.mark.parametrize(
     ("account", "prefix"),
-    [(STAGE_ACCOUNT, "artifacts/key"), (COMPILE_ACCOUNT, "models/o/n/main"), (SERVE_ACCOUNT, "models/o/n/main")],
+    [
+        (STAGE_ACCOUNT, "artifacts/key"), (COMPILE_ACCOUNT, "models/o/n/main"), (SERVE_ACCOUNT, "models/o/n/main"),
+        (BENCH_ACCOUNT, "artifacts/key"),
+    ],
 )
 def test_a_role_writes_nowhere_else(as_account, enforcing, folder, account, prefix):
     store, _ = as_account(account)
@@ -177,6 +180,22 @@ def test_the_command_runs_under_the_role_that_compiles(as_account, enforcing, tm
         0, "stored", f"s3://{BUCKET}/{KEY.prefix}/tandem-manifest.json",
     )  # fmt: skip
     assert HOLDER in enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"][0]["Key"]
+
+
+@pytest.mark.usefixtures("emptied")
+def test_the_command_that_keeps_results_runs_under_the_role_that_measures(as_account, enforcing, folder, tmp_path):
+    _, principal = as_account(BENCH_ACCOUNT)
+    done = subprocess.run(
+        [sys.executable, "-m", "tandem.artifacts", "keep", "--bucket", BUCKET, "--folder", str(folder),
+         "--below", "e/t"], cwd=ROOT, capture_output=True, text=True, check=False,
+        env={"PATH": os.environ["PATH"], **enforcing.client_environment(tmp_path), **principal.environment(),
+             "TANDEM_HOLDER": HOLDER},
+    )  # fmt: skip
+
+    stored = enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"]
+    assert (done.returncode, sorted(row["Key"] for row in stored)) == (
+        0, [f"results/e/t/{HOLDER}/large", f"results/e/t/{HOLDER}/small"],
+    )  # fmt: skip
 
 
 @pytest.mark.usefixtures("emptied")

@@ -105,6 +105,18 @@ def test_a_server_sends_nowhere_else(peer: Peer, port: tuple[str, int]) -> None:
     assert not admitted(policies(), "Egress", SERVER, peer, port)
 
 
+@pytest.mark.parametrize(
+    ("peer", "port", "expected"),
+    [
+        ((OWN, SERVER), HTTP, True), ((OWN, SERVER), ("TCP", 22), False), (("tandem-other", SERVER), HTTP, False),
+        ((OWN, {}), HTTP, False),
+    ],
+    ids=["servers", "another-port", "another-experiment", "anything-else"],
+)  # fmt: skip
+def test_a_bench_calls_the_servers_of_its_own_experiment(peer: Peer, port: tuple[str, int], *, expected: bool) -> None:
+    assert admitted(policies(), "Egress", BENCH, peer, port) is expected
+
+
 def test_a_pod_without_a_policy_of_its_own_receives_nothing() -> None:
     assert not admitted(policies(), "Ingress", {}, (OWN, BENCH), HTTP)
 
@@ -129,7 +141,9 @@ def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, e
 def test_there_is_one_account_for_each_thing_that_runs(environment: str, experiment: str) -> None:
     accounts = of_kind(stages(environment, experiment)["base"], "ServiceAccount")
 
-    assert set(accounts) == {names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT}
+    assert set(accounts) == {
+        names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -12,9 +12,9 @@ from charts import workloads
 from charts.compile import TRANSFER_S
 from tandem.artifacts.driver.program import LINGER_S
 from tandem.spec import names
+from tandem.spec.built_image import TOOLS
 from tandem.spec.compiler import compilation
 from tandem.spec.experiment import Compiling, Experiment
-from tandem.spec.tools_image import reference
 from tandem.spec.variant_key import artifact_key
 
 Spec = dict[str, Any]
@@ -99,7 +99,7 @@ def test_the_runtimes_image_compiles_unmodified(environment: str, experiment: st
     found = steps(pod(environment, experiment, name))
 
     assert found["compile"]["image"] == container(stages(environment, experiment)["serve"], first)["image"]
-    assert {found[each]["image"] for each in ("fetch", "upload")} == {reference(ENVIRONMENTS[environment])}
+    assert {found[each]["image"] for each in ("fetch", "upload")} == {TOOLS.reference(ENVIRONMENTS[environment])}
 
 
 @each_job

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from chart_cases import ENVIRONMENTS, HOSTED, objects
 
-from tandem.spec.tools_image import reference
+from tandem.spec.built_image import LLMPERF, TOOLS
 
 Spec = dict[str, Any]
 
@@ -68,20 +68,24 @@ def restricted(pod: Spec, container: Spec) -> list[str]:
     return found
 
 
+def ours(environment: str) -> set[str]:
+    return {image.reference(ENVIRONMENTS[environment]) for image in (TOOLS, LLMPERF)}
+
+
 PODS = [
     pytest.param(environment, spec, id=f"{experiment}-{name}")
     for environment, experiment in HOSTED
     for name, spec in pods(environment, experiment)
 ]
-TOOLS = [
+OURS = [
     pytest.param(spec, each, id=f"{experiment}-{name}-{each['name']}")
     for environment, experiment in HOSTED
     for name, spec in pods(environment, experiment)
     for each in containers(spec)
-    if each["image"] == reference(ENVIRONMENTS[environment])
+    if each["image"] in ours(environment)
 ]
 BARE = [pytest.param(param.values[1], id=param.id) for param in PODS]
-STAGES = [param for param in BARE if "-stage-" in str(param.id)]
+WHOLLY = [param for param in BARE if "-stage-" in str(param.id) or str(param.id).endswith("-llmperf")]
 
 
 @pytest.mark.parametrize("spec", BARE)
@@ -89,25 +93,25 @@ def test_a_pod_is_admitted_to_a_namespace_of_the_baseline(spec: Spec) -> None:
     assert baseline(spec) == []
 
 
-@pytest.mark.parametrize(("spec", "container"), TOOLS)
-def test_a_container_of_the_tools_image_is_restricted(spec: Spec, container: Spec) -> None:
+@pytest.mark.parametrize(("spec", "container"), OURS)
+def test_a_container_of_an_image_of_ours_is_restricted(spec: Spec, container: Spec) -> None:
     assert restricted(spec, container) == []
 
 
-@pytest.mark.parametrize("spec", STAGES)
-def test_a_staging_pod_is_restricted_as_a_whole(spec: Spec) -> None:
-    assert [restricted(spec, each) for each in containers(spec)] == [[]]
+@pytest.mark.parametrize("spec", WHOLLY)
+def test_a_pod_of_our_images_alone_is_restricted_as_a_whole(spec: Spec) -> None:
+    assert [found for each in containers(spec) for found in restricted(spec, each)] == []
 
 
-def test_a_container_of_the_tools_image_writes_to_its_mounts_only() -> None:
-    contexts = [param.values[1]["securityContext"] for param in TOOLS]  # type: ignore[index]
+def test_a_container_of_an_image_of_ours_writes_to_its_mounts_only() -> None:
+    contexts = [param.values[1]["securityContext"] for param in OURS]  # type: ignore[index]
 
     assert {context["readOnlyRootFilesystem"] for context in contexts} == {True}
 
 
 @pytest.mark.parametrize(("environment", "spec"), PODS)
 def test_the_runtimes_own_image_runs_as_root_that_may_nothing(environment: str, spec: Spec) -> None:
-    own = [each for each in containers(spec) if each["image"] != reference(ENVIRONMENTS[environment])]
+    own = [each for each in containers(spec) if each["image"] not in ours(environment)]
 
     assert all(
         each["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}

@@ -66,7 +66,11 @@ def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) ->
         pytest.param("compile", (PUBLIC[0], 8443), False, id="compile-another-port"),
         pytest.param("server", AGENT, False, id="server-agent"),
         pytest.param("server", PUBLIC, False, id="server-anywhere"),
-        pytest.param("bench", PUBLIC, False, id="bench-anywhere"),
+        pytest.param("bench", PUBLIC, True, id="bench-s3"),
+        pytest.param("bench", AGENT, True, id="bench-agent"),
+        pytest.param("bench", METADATA, False, id="bench-metadata"),
+        pytest.param("bench", VPC_ENDPOINT, False, id="bench-vpc"),
+        pytest.param("bench", API_SERVER, False, id="bench-kubernetes-api"),
     ],
 )
 def test_who_calls_whom(component: str, to: tuple[str, int], *, expected: bool) -> None:
@@ -90,7 +94,7 @@ def test_in_an_existing_network_s3_may_be_at_a_private_address() -> None:
     assert reaches(policies(HOME.model_copy(update={"network": EXISTING})), "compile", VPC_ENDPOINT)
 
 
-@pytest.mark.parametrize("component", ["stage", "compile"])
+@pytest.mark.parametrize("component", ["stage", "compile", "bench"])
 def test_nobody_calls_a_job(component: str) -> None:
     labels = {"app.kubernetes.io/component": component}
     inward = [
@@ -102,7 +106,10 @@ def test_nobody_calls_a_job(component: str) -> None:
     assert inward == []
 
 
-@pytest.mark.parametrize(("chart", "component"), [("stage", "stage"), ("compile", "compile"), ("serve", "server")])
+@pytest.mark.parametrize(
+    ("chart", "component"),
+    [("stage", "stage"), ("compile", "compile"), ("serve", "server"), ("llmperf", "bench")],
+)
 def test_a_pod_wears_the_label_that_its_policy_selects(chart: str, component: str) -> None:
     bodies = stages("post-us-east-2", "post")[chart]
     specs = [body["spec"].get("jobTemplate", body)["spec"] for body in bodies if body["kind"] != "Service"]

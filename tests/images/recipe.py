@@ -1,4 +1,4 @@
-"""The Dockerfile of the tools image, read, and its build stage carried out in a folder."""
+"""The Dockerfiles of our images, read, and the build stage of the tools image carried out in a folder."""
 
 from __future__ import annotations
 
@@ -13,11 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.spec import tools_image
+from tandem.spec.built_image import ROOT, TOOLS, BuiltImage
 
-ROOT = tools_image.ROOT
-DOCKERFILE = ROOT / tools_image.DOCKERFILE
-REQUIREMENTS = "images/tandem/requirements.txt"
 INSIDE = "/opt/tandem"  # where the image has what the folder has
 FOLDER = ROOT / ".venv-tools"  # kept between runs; `make clean` removes it
 
@@ -29,9 +26,9 @@ class Instruction:
     text: str
 
 
-def instructions() -> list[Instruction]:
+def instructions(image: BuiltImage = TOOLS) -> list[Instruction]:
     """Return the Dockerfile's instructions, continued lines joined, comments left out."""
-    lines = [line for line in DOCKERFILE.read_text().splitlines() if not line.lstrip().startswith("#")]
+    lines = [line for line in (ROOT / image.dockerfile).read_text().splitlines() if not line.lstrip().startswith("#")]
     joined = "\n".join(lines).replace("\\\n", " ")
     found, stage = [], 0
     for line in filter(None, map(str.strip, joined.splitlines())):
@@ -41,20 +38,20 @@ def instructions() -> list[Instruction]:
     return found
 
 
-def last_stage() -> list[Instruction]:
-    stages = instructions()
+def last_stage(image: BuiltImage = TOOLS) -> list[Instruction]:
+    stages = instructions(image)
     return [each for each in stages if each.stage == stages[-1].stage]
 
 
-def text(word: str) -> str:
+def text(word: str, image: BuiltImage = TOOLS) -> str:
     """Return the text of the last stage's only instruction of a kind."""
-    (found,) = [each.text for each in last_stage() if each.word == word]
+    (found,) = [each.text for each in last_stage(image) if each.word == word]
     return found
 
 
-def environment(folder: Path) -> dict[str, str]:
+def environment(folder: Path, image: BuiltImage = TOOLS) -> dict[str, str]:
     """Return the variables that the image sets, with the folder in the place that it has there."""
-    pairs = re.findall(r"(\w+)=(\S+)", text("ENV"))
+    pairs = re.findall(r"(\w+)=(\S+)", text("ENV", image))
     return {name: value.replace(INSIDE, str(folder)) for name, value in pairs}
 
 
@@ -82,7 +79,7 @@ def built() -> Path:
 
 
 def _digest(steps: list[Instruction]) -> str:
-    said = [sys.version, (ROOT / REQUIREMENTS).read_text(), *(f"{step.word} {step.text}" for step in steps)]
+    said = [sys.version, (ROOT / TOOLS.requirements).read_text(), *(f"{step.word} {step.text}" for step in steps)]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
 
 
@@ -106,8 +103,8 @@ def _copy(source: str, target: Path) -> None:
         shutil.copyfile(ROOT / file, place)
 
 
-def admitted(source: str) -> Iterator[str]:
-    return (file for file in tools_image.source_files() if file == source or file.startswith(f"{source}/"))
+def admitted(source: str, image: BuiltImage = TOOLS) -> Iterator[str]:
+    return (file for file in image.source_files() if file == source or file.startswith(f"{source}/"))
 
 
 def closed_off(user: str) -> list[str]:

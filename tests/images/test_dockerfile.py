@@ -1,4 +1,4 @@
-"""The Dockerfile: linted, pinned, without rights at run time."""
+"""The Dockerfiles: linted, pinned, without rights at run time."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from recipe import DOCKERFILE, INSIDE, REQUIREMENTS, ROOT, environment, instructions, last_stage, text
+from recipe import environment, instructions, last_stage, text
 
 from charts.tools import USER
-from tandem.spec import tools_image
+from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
 from tandem.spec.names import WORK_MOUNT
+
+PROGRAMS = {TOOLS: "tandem.artifacts", LLMPERF: "tandem.bench.llmperf"}
+each_image = pytest.mark.parametrize("image", PROGRAMS, ids=lambda image: image.name)
 
 
 def lint(path: Path) -> set[str]:
@@ -25,73 +28,97 @@ def lint(path: Path) -> set[str]:
     return {found["code"] for found in json.loads(done.stdout)}
 
 
-def test_the_linter_finds_nothing() -> None:
-    assert lint(DOCKERFILE) == set()
+@each_image
+def test_the_linter_finds_nothing(image: BuiltImage) -> None:
+    assert lint(ROOT / image.dockerfile) == set()
 
 
+@each_image
 @pytest.mark.parametrize(
     ("old", "new", "code"),
     [
         ("FROM ${BASE_IMAGE} AS build", "FROM python AS build", "DL3006"),
-        ('ENTRYPOINT ["python", "-m", "tandem.artifacts"]', "ENTRYPOINT python -m tandem.artifacts", "DL3025"),
+        ('ENTRYPOINT ["python", "-m", "{program}"]', "ENTRYPOINT python -m {program}", "DL3025"),
         ("USER 65532:65532", "USER root", "DL3002"),
     ],
 )
-def test_the_linter_finds_a_spoilt_line(tmp_path: Path, old: str, new: str, code: str) -> None:
+def test_the_linter_finds_a_spoilt_line(tmp_path: Path, image: BuiltImage, old: str, new: str, code: str) -> None:
     spoilt = tmp_path / "Dockerfile"
-    content = DOCKERFILE.read_text()
+    content = (ROOT / image.dockerfile).read_text()
+    old, new = (words.replace("{program}", PROGRAMS[image]) for words in (old, new))
     assert old in content
     spoilt.write_text(content.replace(old, new))
 
     assert code in lint(spoilt)
 
 
-def test_every_stage_stands_on_the_one_base_that_an_argument_replaces() -> None:
-    bases = {step.text.split()[0] for step in instructions() if step.word == "FROM"}
+@each_image
+def test_every_stage_stands_on_the_one_base_that_an_argument_replaces(image: BuiltImage) -> None:
+    bases = {step.text.split()[0] for step in instructions(image) if step.word == "FROM"}
 
     assert bases == {"${BASE_IMAGE}"}
 
 
-def test_the_base_is_pinned_to_a_patch_version_and_a_digest() -> None:
-    base = tools_image.base_image()
+@each_image
+def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: BuiltImage) -> None:
+    base = image.base()
 
     assert re.fullmatch(r"public\.ecr\.aws/docker/library/python:3\.13\.\d+-slim-[a-z]+", base.reference)
     assert base.digest is not None
 
 
-def test_it_runs_as_a_number_that_is_not_roots() -> None:
-    uid, gid = (int(part) for part in text("USER").split(":"))
+def test_all_images_stand_on_one_base() -> None:
+    """A mirror has one base to hold, and a fault of it is mended once."""
+    assert len({image.base() for image in PROGRAMS}) == 1
+
+
+@each_image
+def test_it_runs_as_a_number_that_is_not_roots(image: BuiltImage) -> None:
+    uid, gid = (int(part) for part in text("USER", image).split(":"))
 
     assert min(uid, gid) > 0
     assert {uid, gid} == {USER}  # as the pods say it
 
 
-def test_it_starts_without_a_shell() -> None:
-    assert json.loads(text("ENTRYPOINT")) == ["python", "-m", "tandem.artifacts"]
+@each_image
+def test_it_starts_without_a_shell(image: BuiltImage) -> None:
+    assert json.loads(text("ENTRYPOINT", image)) == ["python", "-m", PROGRAMS[image]]
 
 
-def test_nothing_is_run_or_copied_after_rights_are_given_up() -> None:
-    words = [step.word for step in last_stage()]
+@each_image
+def test_nothing_is_run_or_copied_after_rights_are_given_up(image: BuiltImage) -> None:
+    words = [step.word for step in last_stage(image)]
 
     assert set(words[words.index("USER") :]) == {"USER", "ENTRYPOINT"}
 
 
-def test_no_installer_is_left() -> None:
-    (run,) = [step.text for step in last_stage() if step.word == "RUN"]
+@each_image
+def test_no_installer_is_left(image: BuiltImage) -> None:
+    (run,) = [step.text for step in last_stage(image) if step.word == "RUN"]
 
     assert re.search(r"pip uninstall --yes \S* ?pip\b", run)
     assert "/ensurepip" in run
 
 
-def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount() -> None:
-    variables = environment(Path(INSIDE))
+@each_image
+def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: BuiltImage) -> None:
+    variables = environment(Path("/"), image)
 
     assert {variables["HOME"], variables["TMPDIR"]} == {WORK_MOUNT}
     assert variables["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
-def test_nothing_is_imported_from_the_working_directory() -> None:
-    assert environment(Path(INSIDE))["PYTHONSAFEPATH"] == "1"
+@each_image
+def test_nothing_is_imported_from_the_working_directory(image: BuiltImage) -> None:
+    assert environment(Path("/"), image)["PYTHONSAFEPATH"] == "1"
+
+
+@each_image
+def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: BuiltImage) -> None:
+    installs = [step.text for step in instructions(image) if " install " in step.text]
+
+    assert installs
+    assert all("--only-binary=:all: --no-deps --requirement" in install for install in installs)
 
 
 def pins(file: str) -> dict[str, str]:
@@ -99,12 +126,13 @@ def pins(file: str) -> dict[str, str]:
     return dict(line.split("==") for line in lines)
 
 
-def test_every_package_is_pinned_as_the_repository_pins_it() -> None:
+@pytest.mark.parametrize("file", [TOOLS.requirements, "images/llmperf/npm-requirements.txt"])
+def test_every_package_is_pinned_as_the_repository_pins_it(file: str) -> None:
     constraints = pins("constraints.txt")
 
-    assert {name: version for name, version in pins(REQUIREMENTS).items() if constraints.get(name) != version} == {}
+    assert {name: version for name, version in pins(file).items() if constraints.get(name) != version} == {}
 
 
 @pytest.mark.parametrize("name", ["boto3", "huggingface_hub", "pydantic", "PyYAML"])
 def test_a_package_is_the_one_that_the_tests_use(name: str) -> None:
-    assert pins(REQUIREMENTS)[name] == pins("requirements.txt")[name]
+    assert pins(TOOLS.requirements)[name] == pins("requirements.txt")[name]

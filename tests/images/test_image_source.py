@@ -1,4 +1,4 @@
-"""The allow list is the import closure of what the image runs: nothing is missing, and nothing else moves the tag."""
+"""An allow list is the import closure of what its image runs: nothing is missing, and nothing else moves the tag."""
 
 from __future__ import annotations
 
@@ -11,49 +11,72 @@ from pathlib import Path
 import pytest
 from closure import closure, libraries
 from packaging.requirements import Requirement
-from recipe import REQUIREMENTS, ROOT, admitted, instructions
+from recipe import admitted, instructions
 
 from tandem.artifacts.__main__ import COMMANDS
-from tandem.spec import tools_image
+from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
 
 # the program imports its commands by name
-ENTRIES = ["tandem.artifacts.__main__", *(f"tandem.artifacts.{name}" for name in COMMANDS)]
-RECIPE = {tools_image.DOCKERFILE, REQUIREMENTS}
+ENTRIES = {
+    TOOLS: ["tandem.artifacts.__main__", *(f"tandem.artifacts.{name}" for name in COMMANDS)],
+    # the last two run while it is built
+    LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source", "tandem.bench.llmperf.tokenizer"],
+}
+RECIPES = {
+    TOOLS: {TOOLS.dockerfile, TOOLS.requirements},
+    LLMPERF: {LLMPERF.dockerfile, LLMPERF.requirements, "images/llmperf/npm-requirements.txt"},
+}
+each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.name)
 
 
-def test_the_allow_list_admits_every_module_that_a_command_imports() -> None:
-    missing = closure(ENTRIES) - set(tools_image.source_files())
+@each_image
+def test_the_allow_list_admits_every_module_that_is_imported(image: BuiltImage) -> None:
+    missing = closure(ENTRIES[image]) - set(image.source_files())
 
-    assert missing == set(), f"add to {tools_image.ALLOW_LIST}: {sorted(f'!{file}' for file in missing)}"
-
-
-def test_the_allow_list_admits_no_other_module() -> None:
-    needless = set(tools_image.source_files()) - closure(ENTRIES) - RECIPE
-
-    assert needless == set(), f"take out of {tools_image.ALLOW_LIST}: {sorted(f'!{file}' for file in needless)}"
+    assert missing == set(), f"add to {image.allow_list}: {sorted(f'!{file}' for file in missing)}"
 
 
-def test_the_allow_list_admits_the_recipe() -> None:
-    assert set(tools_image.source_files()) >= RECIPE
+@each_image
+def test_the_allow_list_admits_no_other_module(image: BuiltImage) -> None:
+    needless = set(image.source_files()) - closure(ENTRIES[image]) - RECIPES[image]
+
+    assert needless == set(), f"take out of {image.allow_list}: {sorted(f'!{file}' for file in needless)}"
 
 
-def test_the_allow_list_begins_by_refusing_everything() -> None:
-    rules = [line for line in (ROOT / tools_image.ALLOW_LIST).read_text().splitlines() if not line.startswith("#")]
+@each_image
+def test_the_allow_list_admits_the_recipe(image: BuiltImage) -> None:
+    assert set(image.source_files()) >= RECIPES[image]
+
+
+@each_image
+def test_the_allow_list_begins_by_refusing_everything(image: BuiltImage) -> None:
+    rules = [line for line in (ROOT / image.allow_list).read_text().splitlines() if not line.startswith("#")]
 
     assert rules[0] == "*"
     assert [rule for rule in rules[1:] if not rule.startswith("!")] == []
 
 
-def test_the_dockerfile_copies_all_that_is_admitted() -> None:
+def test_no_list_at_the_root_stands_before_those_of_the_images() -> None:
+    """BuildKit takes `<Dockerfile>.dockerignore` where it exists; another builder would take the root's for both."""
+    assert not (ROOT / ".dockerignore").exists()
+
+
+@each_image
+def test_the_dockerfile_copies_all_that_is_admitted(image: BuiltImage) -> None:
     copied = {
         file
-        for step in instructions()
+        for step in instructions(image)
         if step.word == "COPY" and not step.text.startswith("--from")
         for source in step.text.split()[:-1]
-        for file in admitted(source)
+        for file in admitted(source, image)
     }
 
-    assert set(tools_image.source_files()) - copied == {tools_image.DOCKERFILE}
+    assert set(image.source_files()) - copied == {image.dockerfile}
+
+
+@each_image
+def test_two_images_share_no_tag(image: BuiltImage) -> None:
+    assert [other.name for other in ENTRIES if other.tag() == image.tag()] == [image.name]
 
 
 def canonical(name: str) -> str:
@@ -61,7 +84,7 @@ def canonical(name: str) -> str:
 
 
 def pinned() -> set[str]:
-    lines = (ROOT / REQUIREMENTS).read_text().splitlines()
+    lines = (ROOT / TOOLS.requirements).read_text().splitlines()
     return {canonical(line.partition("==")[0]) for line in lines if not line.startswith("#")}
 
 
@@ -69,7 +92,7 @@ def pinned() -> set[str]:
 def imported() -> set[str]:
     """The distributions of which a command imports something."""
     distributions = importlib.metadata.packages_distributions()
-    names = libraries(closure(ENTRIES)) - set(sys.stdlib_module_names)
+    names = libraries(closure(ENTRIES[TOOLS])) - set(sys.stdlib_module_names)
     return {canonical(found) for name in names for found in distributions[name]}
 
 
@@ -134,3 +157,11 @@ class TestTheClosure:
 
     def test_names_libraries(self, root: Path) -> None:
         assert libraries(closure(["tandem.artifacts.stage"], root), root) == {"typing", "yaml"}
+
+
+def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> None:
+    """By what a checkout imports (its commit is fixed); ray and transformers bring the rest."""
+    named = {line.partition("==")[0] for line in (ROOT / LLMPERF.requirements).read_text().splitlines()}
+
+    assert {"ray", "transformers", "pandas", "requests", "boto3", "tqdm", "pydantic"} <= named
+    assert libraries(closure(ENTRIES[LLMPERF])) - set(sys.stdlib_module_names) <= named

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.cli import main
-from tandem.spec import tools_image
+from tandem.spec.built_image import LLMPERF, TOOLS
 
 
 def folders(specs: Path) -> list[str]:
@@ -21,8 +21,8 @@ def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    (base,) = [use for use in uses if use["used_by"] == ["tools image"]]
-    expected = tools_image.base_image()
+    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image"]]
+    expected = TOOLS.base()
     assert (base["kind"], base["reference"], base["digest"]) == ("image", expected.reference, expected.digest)
 
 
@@ -34,7 +34,7 @@ def test_images_lists_the_base_behind_the_mirror(specs: Path, capsys: pytest.Cap
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
-    (base,) = [use for use in uses if use["used_by"] == ["tools image"]]
+    (base,) = [use for use in uses if use["used_by"] == ["tools image", "llmperf image"]]
     assert base["mirrored"] == base["reference"].replace("public.ecr.aws", "mirror.acme.dev/public")
 
 
@@ -47,7 +47,7 @@ def test_resolve_leaves_the_base_to_its_dockerfile(
 
     asked = json.loads(capsys.readouterr().out)["digests"]
     assert asked != {}
-    assert tools_image.base_image().reference not in asked
+    assert TOOLS.base().reference not in asked
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["as text", "as JSON"])
@@ -55,4 +55,6 @@ def test_show_names_the_image_that_pods_pull(specs: Path, capsys: pytest.Capture
     main(["show", *form, "post-us-east-2", *folders(specs)])
 
     registry = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
-    assert f"{registry}/tandem-post-us-east-2-tools:{tools_image.tag()}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"{registry}/tandem-post-us-east-2-tools:{TOOLS.tag()}" in said
+    assert f"{registry}/tandem-post-us-east-2-llmperf:{LLMPERF.tag()}" in said

@@ -10,7 +10,7 @@ from assemblies import Template, Templates, one, resources
 pytestmark = pytest.mark.cdk
 
 BUCKET = "arn:aws:s3:::tandem-post-us-east-2-111122223333"
-ACCOUNTS = ["tandem-serve", "tandem-stage", "tandem-compile"]
+ACCOUNTS = ["tandem-serve", "tandem-stage", "tandem-compile", "tandem-bench"]
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +66,17 @@ def test_compiling_reads_models_and_writes_artifacts(stack: Template) -> None:
         "s3:PutObject": [f"{BUCKET}/artifacts/*"],
         "s3:AbortMultipartUpload": [f"{BUCKET}/artifacts/*"],
         "s3:ListMultipartUploadParts": [f"{BUCKET}/artifacts/*"],
+        "s3:ListBucketMultipartUploads": [BUCKET],
+    }
+
+
+def test_measuring_knows_its_results_only(stack: Template) -> None:
+    assert rights(stack, "tandem-bench") == {
+        "s3:ListBucket": [f"{BUCKET}?results/*"],
+        "s3:GetObject": [f"{BUCKET}/results/*"],
+        "s3:PutObject": [f"{BUCKET}/results/*"],
+        "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
+        "s3:ListMultipartUploadParts": [f"{BUCKET}/results/*"],
         "s3:ListBucketMultipartUploads": [BUCKET],
     }
 

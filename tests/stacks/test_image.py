@@ -15,25 +15,43 @@ import yaml
 from assemblies import RESERVATION, Template, Templates, changed, environment, one, places, resources, texts, variants
 from aws_cdk import aws_s3_assets as assets
 
-from stacks import image_build
 from stacks.image import RESOURCE_TYPE, ImageStack
-from tandem.spec import tools_image
+from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
 from tandem.spec.environment import Environment
 
 pytestmark = pytest.mark.cdk
 
-NAME = "tandem-post-us-east-2-tools"
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
 
 
+def part(template: Template, image: BuiltImage) -> Template:
+    """Return the resources of one image and those that all share."""
+    theirs = {LLMPERF: "Llmperf"}
+    own, strange = theirs.get(image), tuple(start for other, start in theirs.items() if other != image)
+    shared = ("Logs", "Provider")
+    return {
+        "Resources": {
+            name: body
+            for name, body in template["Resources"].items()
+            if not name.startswith(strange) and (own is None or name.startswith((own, *shared)))
+        }
+    }
+
+
+@pytest.fixture(scope="session", params=[TOOLS, LLMPERF], ids=lambda image: image.name)
+def image(request: pytest.FixtureRequest) -> BuiltImage:
+    found: BuiltImage = request.param
+    return found
+
+
 @pytest.fixture(scope="session")
-def template(stacks: Templates) -> Template:
-    return stacks["post-us-east-2-Image"]
+def template(stacks: Templates, image: BuiltImage) -> Template:
+    return part(stacks["post-us-east-2-Image"], image)
 
 
 @pytest.fixture
 def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
-    """Synthesize the Image stack of an environment and nothing else of it."""
+    """Synthesize the Image stack of an environment, for the tools image alone, and nothing else of it."""
 
     def act(place: Environment) -> Template:
         root = cdk.App(outdir=str(tmp_path / place.name), analytics_reporting=False)
@@ -73,11 +91,35 @@ def arguments(template: Template) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
-def test_every_environment_has_its_image_under_the_name_that_pods_pull(stacks: Templates, place: Environment) -> None:
-    found = one(stacks[f"{place.name}-Image"], RESOURCE_TYPE)
-    repository = one(stacks[f"{place.name}-Image"], "AWS::ECR::Repository")["RepositoryName"]
+def test_every_environment_has_its_image_under_the_name_that_pods_pull(
+    stacks: Templates, place: Environment, image: BuiltImage
+) -> None:
+    made = part(stacks[f"{place.name}-Image"], image)
+    found, repository = one(made, RESOURCE_TYPE), one(made, "AWS::ECR::Repository")["RepositoryName"]
 
-    assert tools_image.reference(place).endswith(f"/{repository}:{found['Tag']}")
+    assert image.reference(place).endswith(f"/{repository}:{found['Tag']}")
+
+
+def test_an_environment_without_llmperf_builds_the_tools_image_alone(
+    image_of: Callable[[Environment], Template],
+) -> None:
+    assert len(resources(image_of(environment("post-us-east-2")), RESOURCE_TYPE)) == 1
+
+
+def test_images_are_built_one_after_another(stacks: Templates) -> None:
+    """A new account's quota may be one build at once."""
+    waits = {
+        name: body.get("DependsOn")
+        for name, body in stacks["post-us-east-2-Image"]["Resources"].items()
+        if body["Type"] == RESOURCE_TYPE
+    }
+
+    (second,) = [name for name in waits if name != "Image"]
+    assert waits == {"Image": None, second: ["Image"]}
+
+
+def test_one_function_waits_for_all(stacks: Templates) -> None:
+    assert len(resources(stacks["post-us-east-2-Image"], "AWS::Lambda::Function")) == 1
 
 
 class TestTheRepository:
@@ -107,11 +149,11 @@ class TestTheRepository:
 
 
 class TestTheBuild:
-    def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template) -> None:
+    def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template, image: BuiltImage) -> None:
         _, build, push = commands(template)
-        reference = tools_image.reference(environment("post-us-east-2"))
+        reference = image.reference(environment("post-us-east-2"))
 
-        assert build[:6] == ["docker", "build", "--file", tools_image.DOCKERFILE, "--tag", reference]
+        assert build[:6] == ["docker", "build", "--file", image.dockerfile, "--tag", reference]
         assert push == ["docker", "push", reference]
 
     def test_does_not_push_what_it_could_not_build(self, template: Template) -> None:
@@ -121,18 +163,18 @@ class TestTheBuild:
         assert list(phases) == ["pre_build", "build"]
 
     def test_takes_the_base_as_its_dockerfile_names_it(self, template: Template) -> None:
-        base = tools_image.base_image()
+        base = TOOLS.base()
 
         assert arguments(template) == {"BASE_IMAGE": f"{base.reference}@{base.digest}"}
 
     def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
-        base = arguments(stacks["mirror-Image"])["BASE_IMAGE"]
+        base = arguments(part(stacks["mirror-Image"], TOOLS))["BASE_IMAGE"]
 
         assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
-        assert base.endswith(f"@{tools_image.base_image().digest}")
+        assert base.endswith(f"@{TOOLS.base().digest}")
 
     def test_logs_in_to_its_own_registry_once(self, stacks: Templates) -> None:
-        logins = [words for words in commands(stacks["mirror-Image"]) if words[:2] == ["aws", "ecr"]]
+        logins = [words for words in commands(part(stacks["mirror-Image"], TOOLS)) if words[:2] == ["aws", "ecr"]]
 
         assert [words[-1] for words in logins] == [MIRROR]
 
@@ -218,20 +260,26 @@ class TestRights:
         assert by_action["s3:GetObject"] == [f"arn:aws:s3:::{location}"]
         assert [set(found) for found in by_action["ecr:PutImage"]] == [{"Fn::GetAtt"}]
 
+    def test_the_build_writes_its_own_images_repository(self, template: Template) -> None:
+        (name,) = [n for n, body in template["Resources"].items() if body["Type"] == "AWS::ECR::Repository"]
+        (push,) = [each for each in statements(template, "codebuild") if "ecr:PutImage" in each["Action"]]
+
+        assert push["Resource"] == [{"Fn::GetAtt": [name, "Arn"]}]
+
     def test_the_build_pulls_from_no_private_repository_without_a_mirror(self, template: Template) -> None:
         assert "ecr:GetDownloadUrlForLayer" not in actions(template, "codebuild")
 
     def test_the_build_pulls_from_the_mirrored_base_only(self, stacks: Templates) -> None:
         (pull,) = [
             each
-            for each in statements(stacks["mirror-Image"], "codebuild")
+            for each in statements(part(stacks["mirror-Image"], TOOLS), "codebuild")
             if "ecr:GetDownloadUrlForLayer" in each["Action"]
         ]
 
         arn = "arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/docker/library/python"
         assert pull["Resource"] == [arn]
 
-    def test_codebuild_takes_the_role_for_this_project_only(self, template: Template) -> None:
+    def test_codebuild_takes_the_role_for_this_project_only(self, template: Template, image: BuiltImage) -> None:
         (trust,) = [
             each["AssumeRolePolicyDocument"]["Statement"][0]
             for each in resources(template, "AWS::IAM::Role")
@@ -240,7 +288,7 @@ class TestRights:
 
         assert trust["Condition"]["StringEquals"] == {
             "aws:SourceAccount": "111122223333",
-            "aws:SourceArn": f"arn:aws:codebuild:us-east-2:111122223333:project/{NAME}",
+            "aws:SourceArn": f"arn:aws:codebuild:us-east-2:111122223333:project/tandem-post-us-east-2-{image.name}",
         }
 
     def test_nobody_here_knows_a_cluster(self, template: Template) -> None:
@@ -249,23 +297,23 @@ class TestRights:
 
 class TestTheSource:
     @pytest.fixture
-    def staged(self, assembly: Path) -> list[str]:
+    def staged(self, assembly: Path, image: BuiltImage) -> list[str]:
         """The files of the asset that the build takes."""
-        (project,) = resources(_templates(assembly)["post-us-east-2-Image"], "AWS::CodeBuild::Project")
+        project = one(part(_templates(assembly)["post-us-east-2-Image"], image), "AWS::CodeBuild::Project")
         folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
         return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
-    def test_is_what_the_tag_is_a_digest_of(self, staged: list[str]) -> None:
-        assert tuple(staged) == tools_image.source_files()
+    def test_is_what_the_tag_is_a_digest_of(self, staged: list[str], image: BuiltImage) -> None:
+        assert tuple(staged) == image.source_files()
 
-    def test_is_what_docker_sees(self, tmp_path: Path) -> None:
+    def test_is_what_docker_sees(self, tmp_path: Path, image: BuiltImage) -> None:
         """By the CDK's own reading of an ignore file in Docker's way."""
         context = tmp_path / "context"
         strangers = ("README.md", "tandem/cli.py", "tandem/spec/data/x.yaml", "tandem/artifacts/__pycache__/log.pyc")
-        for file in (*tools_image.source_files(), *strangers):
+        for file in (*image.source_files(), *strangers):
             (context / file).parent.mkdir(parents=True, exist_ok=True)
             (context / file).write_text("")
-        lines = (tools_image.ROOT / tools_image.ALLOW_LIST).read_text().splitlines()
+        lines = (ROOT / image.allow_list).read_text().splitlines()
         app = cdk.App(outdir=str(tmp_path / "out"), analytics_reporting=False)
 
         assets.Asset(
@@ -275,7 +323,7 @@ class TestTheSource:
 
         (folder,) = (tmp_path / "out").glob("asset.*")
         seen = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
-        assert seen == set(tools_image.source_files())
+        assert seen == set(image.source_files())
 
     def test_the_function_packs_its_one_file(self, assembly: Path) -> None:
         key = one(_templates(assembly)["post-us-east-2-Image"], "AWS::Lambda::Function")["Code"]["S3Key"]
@@ -286,12 +334,12 @@ class TestTheSource:
 def test_another_tag_is_another_template(
     image_of: Callable[[Environment], Template], stacks: Templates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(image_build.tools_image, "tag", lambda: "0" * 16)
+    monkeypatch.setattr(BuiltImage, "tag", lambda _: "0" * 16)
 
     after = image_of(environment("dev-trn2-3xlarge"))
 
     assert one(after, RESOURCE_TYPE)["Tag"] == "0" * 16
-    assert one(stacks["dev-trn2-3xlarge-Image"], RESOURCE_TYPE)["Tag"] != "0" * 16
+    assert one(part(stacks["dev-trn2-3xlarge-Image"], TOOLS), RESOURCE_TYPE)["Tag"] != "0" * 16
     assert commands(after)[-1][-1].endswith(f":{'0' * 16}")
 
 

@@ -15,7 +15,8 @@ import pytest
 
 import app
 from tandem.commands.inputs import Selection, legal
-from tandem.spec import names, tools_image
+from tandem.spec import names
+from tandem.spec.built_image import LLMPERF, TOOLS
 from tandem.spec.environment import Environment
 from tandem.twin.aws.scene import ACCOUNT
 
@@ -127,11 +128,19 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
     stack = deploy_image(WHOLE)
     assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", "")
 
-    images = endpoint.client("ecr").describe_images(repositoryName=names.repository(WHOLE))["imageDetails"]
+    tags = {
+        image.name: [
+            found["imageTags"]
+            for found in endpoint.client("ecr").describe_images(
+                repositoryName=names.repository(WHOLE, image.name)
+            )["imageDetails"]
+        ]
+        for image in (TOOLS, LLMPERF)
+    }  # fmt: skip
     found = held(stack.name)
     gone(stack)
 
-    assert [image["imageTags"] for image in images] == [[tools_image.tag()]]
+    assert tags == {image.name: [[image.tag()]] for image in (TOOLS, LLMPERF)}
     assert {name: item.differs for name, item in found.items() if item.differs} == {}
     assert found["Image"].held == ("ServiceToken", "Project", "Repository", "Tag")
 
@@ -158,7 +167,7 @@ def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_s
     gone(stack)
 
     assert stack.status == "ROLLBACK_COMPLETE"
-    assert f"tandem-broken-tools:{tools_image.tag()} is not in the repository" in stack.reasons
+    assert f"tandem-broken-tools:{TOOLS.tag()} is not in the repository" in stack.reasons
     assert "phase BUILD of the build ended FAILED" in stack.reasons
     assert "https://console.aws.amazon.com/cloudwatch/home?region=us-east-2#logsV2" in stack.reasons
     assert any("registry.invalid: no such host" in line for line in lines)
@@ -173,7 +182,7 @@ def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, 
 
 def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, gone) -> None:
     def elsewhere(resources: Any) -> None:
-        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
         project["Properties"]["Source"]["Location"] = "cdk-tandem-assets/none.zip"
 
     stack = deploy_image(WHOLE, resources=elsewhere)
@@ -184,7 +193,7 @@ def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, gone) -> N
 
 def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, gone) -> None:
     def renamed(resources: Any) -> None:
-        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
         source = project["Properties"]["Source"]
         source["BuildSpec"] = source["BuildSpec"].replace("- docker push", "- podman push")
 

@@ -1,4 +1,4 @@
-"""The tools image's tag is a digest of its source, and its name needs no look-up."""
+"""An image's tag is a digest of its source, and its name needs no look-up."""
 
 from __future__ import annotations
 
@@ -7,57 +7,80 @@ import shutil
 from pathlib import Path
 
 import pytest
-from committed import environment
+from committed import environment, experiment
 
-from tandem.spec import tools_image
+from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage, needed, registry
 from tandem.spec.names import repository
-
-ROOT = tools_image.ROOT
 
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A copy of the build's source and its allow list, free to be changed; a new path each time, so never cached."""
-    for file in (tools_image.ALLOW_LIST, *tools_image.source_files()):
+    for file in (TOOLS.allow_list, *TOOLS.source_files()):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     return tmp_path
 
 
 def test_a_copy_elsewhere_has_the_same_tag(source: Path) -> None:
-    assert tools_image.tag(source) == tools_image.tag()
+    assert TOOLS.tag(source) == TOOLS.tag()
 
 
-@pytest.mark.parametrize("file", tools_image.source_files())
-def test_a_byte_of_any_file_of_the_source_changes_the_tag(source: Path, file: str) -> None:
-    with (source / file).open("ab") as end:
+@pytest.mark.parametrize(
+    ("image", "file"), [(image, file) for image in (TOOLS, LLMPERF) for file in image.source_files()]
+)
+def test_a_byte_of_any_file_of_the_source_changes_the_tag(tmp_path: Path, image: BuiltImage, file: str) -> None:
+    for each in (image.allow_list, *image.source_files()):
+        (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / each, tmp_path / each)
+    with (tmp_path / file).open("ab") as end:
         end.write(b"\n")
 
-    assert tools_image.tag(source) != tools_image.tag()
+    assert image.tag(tmp_path) != image.tag()
+
+
+def test_a_byte_of_one_images_own_source_leaves_the_others_tag(source: Path) -> None:
+    (source / "tandem/bench").mkdir()
+    (source / "tandem/bench/record.py").write_text("another")
+
+    assert TOOLS.tag(source) == TOOLS.tag()
+
+
+@pytest.mark.parametrize(
+    ("suites", "images"), [(("post", "real"), (TOOLS, LLMPERF)), (("real",), (TOOLS,))], ids=["post", "real"]
+)
+def test_llmperfs_image_is_needed_where_the_posts_suite_is_measured(
+    suites: tuple[str, ...], images: tuple[BuiltImage, ...]
+) -> None:
+    assert needed([experiment("post").model_copy(update={"suites": suites})]) == images
+
+
+def test_llmperfs_image_is_not_needed_for_a_sweep() -> None:
+    assert needed([experiment("post-drafts-windows")]) == (TOOLS,)
 
 
 def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) -> None:
-    first, second = (source / file for file in tools_image.source_files()[:2])
+    first, second = (source / file for file in TOOLS.source_files()[:2])
     moved = first.read_bytes()
     first.write_bytes(moved[:-1])
     second.write_bytes(moved[-1:] + second.read_bytes())
 
-    assert tools_image.tag(source) != tools_image.tag()
+    assert TOOLS.tag(source) != TOOLS.tag()
 
 
 def test_the_same_bytes_under_another_name_change_the_tag(source: Path) -> None:
     (source / "tandem/artifacts/log.py").rename(source / "tandem/artifacts/logs.py")
-    allow_list = source / tools_image.ALLOW_LIST
+    allow_list = source / TOOLS.allow_list
     allow_list.write_text(allow_list.read_text().replace("!tandem/artifacts/log.py", "!tandem/artifacts/logs.py"))
 
-    assert tools_image.tag(source) != tools_image.tag()
+    assert TOOLS.tag(source) != TOOLS.tag()
 
 
 def test_a_pattern_admits_every_file_that_it_fits(source: Path) -> None:
-    (source / tools_image.ALLOW_LIST).write_text("*\n!tandem/artifacts/l*.py\n")
+    (source / TOOLS.allow_list).write_text("*\n!tandem/artifacts/l*.py\n")
 
-    assert tools_image.source_files(source) == tuple(
-        file for file in tools_image.source_files() if file.startswith("tandem/artifacts/l")
+    assert TOOLS.source_files(source) == tuple(
+        file for file in TOOLS.source_files() if file.startswith("tandem/artifacts/l")
     )
 
 
@@ -69,54 +92,58 @@ def test_what_the_image_does_not_hold_changes_no_tag(source: Path, file: str) ->
     (source / file).parent.mkdir(parents=True, exist_ok=True)
     (source / file).write_bytes(b"anything")
 
-    assert tools_image.tag(source) == tools_image.tag()
+    assert TOOLS.tag(source) == TOOLS.tag()
 
 
 def test_dates_and_modes_change_no_tag(source: Path) -> None:
-    for file in tools_image.source_files():
+    for file in TOOLS.source_files():
         os.utime(source / file, (0, 0))
         (source / file).chmod(0o600)
 
-    assert tools_image.tag(source) == tools_image.tag()
+    assert TOOLS.tag(source) == TOOLS.tag()
 
 
 def test_a_line_that_admits_no_file_is_an_error_that_names_it(source: Path) -> None:
-    (source / tools_image.ALLOW_LIST).write_text("*\n!tandem/spec/gone.py\n")
+    (source / TOOLS.allow_list).write_text("*\n!tandem/spec/gone.py\n")
 
     with pytest.raises(FileNotFoundError, match=r"tandem/spec/gone\.py is no file"):
-        tools_image.source_files(source)
+        TOOLS.source_files(source)
 
 
 def test_a_tag_is_16_hexadecimal_digits() -> None:
-    assert len(tools_image.tag()) == 16
-    assert set(tools_image.tag()) <= set("0123456789abcdef")
+    assert len(TOOLS.tag()) == 16
+    assert set(TOOLS.tag()) <= set("0123456789abcdef")
 
 
 def test_a_pod_pulls_from_the_accounts_own_registry() -> None:
     place = environment("post-us-east-2")
 
-    assert tools_image.reference(place) == (
-        f"111122223333.dkr.ecr.us-east-2.amazonaws.com/{repository(place)}:{tools_image.tag()}"
-    )
+    assert TOOLS.reference(place) == (f"111122223333.dkr.ecr.us-east-2.amazonaws.com/{repository(place)}:{TOOLS.tag()}")
 
 
 def test_a_region_in_china_has_chinas_suffix() -> None:
     place = environment("post-us-east-2").model_copy(update={"region": "cn-north-1"})
 
-    assert tools_image.registry(place) == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn"
+    assert registry(place) == "111122223333.dkr.ecr.cn-north-1.amazonaws.com.cn"
 
 
 def test_no_mirror_stands_in_front_of_it() -> None:
     place = environment("post-us-east-2")
     mirrored = place.model_copy(update={"registry_mirrors": {"111122223333.dkr.ecr.us-east-2.amazonaws.com": "m.dev"}})
 
-    assert tools_image.reference(mirrored) == tools_image.reference(place)
+    assert TOOLS.reference(mirrored) == TOOLS.reference(place)
 
 
 def test_two_environments_of_one_account_and_region_do_not_share_a_repository() -> None:
     place = environment("post-us-east-2")
 
     assert repository(place) != repository(place.model_copy(update={"name": "other"}))
+
+
+def test_two_images_of_one_environment_do_not_share_a_repository() -> None:
+    place = environment("post-us-east-2")
+
+    assert len({image.reference(place).rpartition(":")[0] for image in (TOOLS, LLMPERF)}) == 2
 
 
 @pytest.mark.parametrize(
@@ -128,7 +155,7 @@ def test_two_environments_of_one_account_and_region_do_not_share_a_repository() 
     ids=["by tag", "by digest"],
 )
 def test_the_base_is_the_one_the_dockerfile_names(source: Path, line: str, found: tuple[str, str | None]) -> None:
-    (source / tools_image.DOCKERFILE).write_text(f"# first\n{line}\nFROM ${{BASE_IMAGE}}\n")
-    base = tools_image.base_image(source)
+    (source / TOOLS.dockerfile).write_text(f"# first\n{line}\nFROM ${{BASE_IMAGE}}\n")
+    base = TOOLS.base(source)
 
     assert (base.reference, base.digest) == found

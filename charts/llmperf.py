@@ -1,0 +1,121 @@
+"""The post's own generator: a suspended CronJob that drives both servers of an experiment at the same moment.
+
+Invariant: what measures holds no credential, and what holds one runs nothing of others; whatever the tool left, of a
+failed run too, is in the bucket before the Job has ended.
+
+It does what the post did, so that its figures can be held beside Tandem's: its load, both servers at once, one call
+after another. The raw files and the records made of them go below `results/<experiment>/llmperf/<job>/`. Only the
+container that keeps them gets the pod's role, which reads and writes `results/*` alone; the other one runs packages of
+others. It stands on the system nodes, because a generator beside one server would take from that one only.
+"""
+
+from __future__ import annotations
+
+import cdk8s
+from constructs import Construct
+
+from charts.jobs import Work, cron_job
+from charts.manifest import manifest
+from charts.network import BENCH
+from charts.pod import SHM_MOUNT, SKIP_CREDENTIALS
+from charts.stage import SYSTEM_NODES
+from charts.tools import RESTRICTED, WORK, Spec, Step, container, holder, local_disk
+from tandem.spec import names
+from tandem.spec.built_image import LLMPERF, runs_llmperf
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+# the sample's settings (docs/measurement.md, "llmperf"); how often it called the tool is not said: without end
+INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 4, 8
+CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
+DEADLINE_S = 4 * 3600
+PATIENCE_S = 1800
+RETRIES = 3  # of what keeps the results: what measures ends well whatever happened
+# Ray and 8 workers of 100 MB each, the tool twice with pandas and tokenizer: 1.5 GB measured with 27 processes
+MEMORY, CPU = "3Gi", "1"  # no CPU limit: throttling would be measured as the servers' latency
+DISK_GIB = 2
+SHM = "256Mi"  # Ray's object store (100 MB) lies there; a pod's own is 64 MiB
+MEASURE, KEEP = "measure", "keep"
+RESULTS = f"{names.WORK_MOUNT}/results"
+
+
+class LlmperfChart(cdk8s.Chart):
+    """The CronJob, where the experiment has one (`runs_llmperf`)."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment,
+        catalogue: Catalogue,  # noqa: ARG002  # as every chart
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_, disable_resource_name_hashes=True)
+        if not runs_llmperf(experiment):
+            return
+        work = Work(
+            name=names.LLMPERF_JOB, namespace=names.namespace(experiment), component=BENCH,
+            said={
+                "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
+                "tandem/results": f"s3://{names.bucket(environment)}/results/{_below(experiment)}/",
+            },
+            deadline_s=DEADLINE_S, retries=RETRIES, pod_annotations={SKIP_CREDENTIALS: MEASURE},
+            pod=_pod(environment, experiment),
+        )  # fmt: skip
+        manifest(self, cron_job(work))
+
+
+def _below(experiment: Experiment) -> str:
+    return f"{experiment.name}/llmperf"
+
+
+def _pod(environment: Environment, experiment: Experiment) -> Spec:
+    return {
+        "serviceAccountName": names.BENCH_ACCOUNT,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "restartPolicy": "OnFailure",
+        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
+        "nodeSelector": SYSTEM_NODES,
+        "initContainers": [_measure(environment, experiment)],
+        "containers": [container(environment, _keep(environment, experiment))],
+        "volumes": [
+            local_disk("work", DISK_GIB),
+            {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": SHM}},
+        ],
+    }
+
+
+def _measure(environment: Environment, experiment: Experiment) -> Spec:
+    servers = [
+        part
+        for variant in experiment.all_variants()
+        for part in ("--server", f"{variant.name}=http://{variant.name}:{names.SERVER_PORT}")
+    ]
+    return {
+        "name": MEASURE,
+        "image": LLMPERF.reference(environment),
+        "args": [
+            *servers, "--model", experiment.target, "--calls", str(CALLS), "--out", RESULTS,
+            "--input-tokens", str(INPUT_TOKENS), "--output-tokens", str(OUTPUT_TOKENS),
+            "--temperature", str(TEMPERATURE), "--concurrency", str(CONCURRENCY), "--requests", str(REQUESTS),
+            "--defer",
+        ],
+        "env": [],
+        "resources": {
+            "requests": {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": f"{DISK_GIB}Gi"},
+            "limits": {"memory": MEMORY},
+        },
+        "securityContext": RESTRICTED,
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [WORK, SHM_MOUNT],
+    }  # fmt: skip
+
+
+def _keep(environment: Environment, experiment: Experiment) -> Step:
+    return Step(
+        name=KEEP,
+        arguments=[
+            "keep", "--bucket", names.bucket(environment), "--folder", RESULTS, "--below", _below(experiment),
+            "--patience-s", str(PATIENCE_S),
+        ],
+        variables=holder(),
+        requests={"cpu": "500m"},
+    )  # fmt: skip

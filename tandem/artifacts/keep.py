@@ -1,0 +1,84 @@
+"""`keep`: store a folder of results below a run's own prefix, and end as the run that made it ended.
+
+Invariant: every file of the folder is in the bucket, whole, before this ends well; no run writes another's objects.
+
+It stands behind a container that holds no credential and ends with 0 whatever happened (`--defer`), so that what a
+failed run left is kept too; the exit code that it deserved is in outcome.json and becomes this one's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tandem.artifacts.asked import asked_holder
+from tandem.artifacts.fault import RefusedError, WorldError
+from tandem.artifacts.files import Hashed, hashed_below
+from tandem.artifacts.log import say
+from tandem.artifacts.manifest import inside
+from tandem.artifacts.send import send_all
+from tandem.artifacts.store import Store, open_store
+
+OUTCOME = "outcome.json"
+RESULTS = "results"
+PAUSE_S = 30.0  # between two tries of what S3 did not do
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    bucket = os.environ.get("TANDEM_BUCKET")
+    parser.add_argument("--bucket", default=bucket, required=not bucket, help="bucket of models, artifacts and results")
+    parser.add_argument("--folder", type=Path, required=True, help="what to keep")
+    parser.add_argument("--below", required=True, help=f"prefix below {RESULTS}/, such as EXPERIMENT/llmperf")
+    parser.add_argument(
+        "--patience-s", type=float, default=0.0, help="seconds to go on trying while S3 fails; the disk is kept so long"
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Store the folder; the exit code of the run that made it, 0 where that left none.
+
+    Raises:
+        RefusedError: the folder is empty or holds what cannot be stored, a variable is malformed, or the outcome is.
+        WorldError: S3 failed for longer than the patience.
+    """
+    try:
+        prefix = f"{RESULTS}/{inside(options.below)}/{asked_holder()}"
+    except ValueError as error:
+        raise RefusedError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
+    files = hashed_below(options.folder)
+    code = _code(options.folder / OUTCOME)
+    store = open_store(options.bucket)
+    _patiently(store, options.folder, prefix, files, options.patience_s)
+    say("kept", object=store.url(f"{prefix}/"), files=len(files), exit_code=code)
+    return code
+
+
+def _patiently(store: Store, folder: Path, prefix: str, files: Sequence[Hashed], patience_s: float) -> None:
+    ends = time.monotonic() + patience_s
+    while True:
+        try:
+            send_all(store, folder, prefix, files)
+        except WorldError as error:
+            left = ends - time.monotonic()
+            if left <= 0:
+                raise
+            say("trying again", level="warning", reason=error.what, where=error.where, left_s=round(left))
+            time.sleep(min(PAUSE_S, left))
+        else:
+            return
+
+
+def _code(outcome: Path) -> int:
+    if not outcome.exists():
+        return 0
+    try:
+        return int(json.loads(outcome.read_text())["exit_code"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RefusedError(
+            f"it names no exit code: {error}", where=str(outcome), change="see what the container before this one said"
+        ) from None

@@ -1,0 +1,138 @@
+"""`python -m tandem.bench.llmperf`: parse, call, say.
+
+Invariant: no traceback for a foreseeable fault; what was measured is kept however it ends. Exit codes: 0 every call
+left its results; 1 some did not, and every server has some; 2 bad input; 3 a server has none, or the world outside
+failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.llmperf.run import Call, Server, Session
+from tandem.bench.llmperf.tool import Load, Tool
+
+INTERRUPTED = 130
+SOME_FAILED = 1
+OUTCOME = "outcome.json"  # what a container that keeps the files ends with
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the calls; the exit code."""
+    parser = _parser()
+    options = parser.parse_args(argv)
+    code = _measured(options)
+    if options.defer:
+        options.out.mkdir(parents=True, exist_ok=True)
+        (options.out / OUTCOME).write_text(json.dumps({"exit_code": code}) + "\n")
+        return 0
+    return code
+
+
+def _measured(options: argparse.Namespace) -> int:
+    try:
+        session = Session(
+            servers=[_server(named) for named in options.server], load=_load(options), tool=_tool(options),
+            out=options.out, say=_say,
+        )  # fmt: skip
+        calls = session.run(options.calls)
+    except BenchError as error:
+        _say(f"error: {error}")
+        return error.code
+    except KeyboardInterrupt:
+        _say("interrupted: what was measured before is kept")
+        return INTERRUPTED
+    return verdict(calls)
+
+
+def verdict(calls: Sequence[Call]) -> int:
+    """Return the exit code that the calls deserve."""
+    counted: dict[str, int] = {}
+    for call in calls:
+        counted[call.arm] = counted.get(call.arm, 0) + call.counted - call.errors
+    if not all(counted.values()):
+        return WorldError.code
+    return 0 if all(call.how == "done" and not call.errors for call in calls) else SOME_FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tandem.bench.llmperf",
+        description="run llmperf against several servers at the same moment and keep what it writes",
+        epilog="exit codes: 0 all calls left results; 1 some did not; 2 bad input; 3 a server has none, or it failed",
+    )
+    place = os.environ.get
+    parser.add_argument(
+        "--server", action="append", required=True, metavar="NAME=URL", help="one arm; the first is the baseline"
+    )
+    parser.add_argument("--model", required=True, help="name that the servers go by")
+    parser.add_argument("--out", type=Path, required=True, help="new folder of all that is kept")
+    parser.add_argument("--calls", type=_positive, default=1, help="calls of the tool, one after another")
+    parser.add_argument("--input-tokens", type=_positive, default=Load.input_tokens)
+    parser.add_argument("--output-tokens", type=_positive, default=Load.output_tokens)
+    parser.add_argument("--concurrency", type=_positive, default=Load.concurrency)
+    parser.add_argument("--requests", type=_positive, default=Load.requests, help="results that one call counts")
+    parser.add_argument("--temperature", type=float, default=Load.temperature)
+    parser.add_argument("--seed", type=int, default=None, help="sent to the servers with each request")
+    parser.add_argument(
+        "--timeout-s", type=_positive, default=Load.timeout_s, help="after which a call starts no request"
+    )
+    parser.add_argument("--source", type=Path, default=Path(place("LLMPERF_SOURCE", ".")), help="checkout of llmperf")
+    parser.add_argument(
+        "--python", type=Path, default=Path(place("LLMPERF_PYTHON", sys.executable)), help="Python with its packages"
+    )
+    parser.add_argument(
+        "--home", type=Path, default=Path(place("LLMPERF_HOME", ".")), help="folder that holds the tokenizer's"
+    )
+    parser.add_argument("--defer", action="store_true", help=f"end with 0, and write the exit code into {OUTCOME}")
+    return parser
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("it must be at least 1")
+    return value
+
+
+def _server(named: str) -> Server:
+    name, sign, url = named.partition("=")
+    if not sign or not name or "/" in name or not url.startswith(("http://", "https://")):
+        raise BenchError(f"{named!r} is no server", change="say --server NAME=http://HOST:PORT")
+    return Server(name=name, url=url)
+
+
+def _load(options: argparse.Namespace) -> Load:
+    return Load(
+        model=options.model, input_tokens=options.input_tokens, output_tokens=options.output_tokens,
+        temperature=options.temperature, seed=options.seed, concurrency=options.concurrency,
+        requests=options.requests, timeout_s=options.timeout_s,
+    )  # fmt: skip
+
+
+def _tool(options: argparse.Namespace) -> Tool:
+    # absolute: the tool runs in a folder of its own; a link is kept, since a venv's Python is one
+    return Tool(source=options.source.absolute(), python=options.python.absolute(), home=options.home.absolute())
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _told_to_stop(_number: int, _frame: object) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(
+        signal.SIGTERM, _told_to_stop
+    )  # a container's first process ignores a signal that it has no handler for
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""The Ray that the tool runs on: one, of known size, started before it and ended after it.
+
+Invariant: every process that is started here has ended when the context is left.
+
+The tool starts a Ray of its own where it finds none: one for each server that it measures, each with as many workers
+as the machine has processors and a third of its memory. One that all calls share takes less, and can be waited for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from tandem.bench.fault import WorldError
+from tandem.bench.llmperf.tool import Tool
+
+STORE_BYTES = 100_000_000  # the tool passes a few kilobytes; under the least that Ray takes, 75 MiB, it refuses
+TRIES = 4
+START_S = 240.0  # of one try
+PAUSE_S = 20.0
+GRACE_S = 40.0  # Ray drains for up to 30 s
+POLL_S = 0.2
+STARTED = "Ray runtime started"
+# Ray gives its workers ports up to 19999, and the kernel gives programs those from 32768 on
+PORTS = range(20_100, 32_700)
+
+
+@contextlib.contextmanager
+def running(tool: Tool, log: Path, *, cpus: int, say: Callable[[str], None]) -> Iterator[str]:
+    """Run Ray; its address.
+
+    Args:
+        tool: whose interpreter and working directory it takes.
+        log: file that its output is added to.
+        cpus: workers that stand ready.
+        say: takes a line of progress.
+
+    Raises:
+        WorldError: it did not start, however often it was tried.
+    """
+    # its sockets' paths are long, and a socket's may have 107 characters
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    process: subprocess.Popen[bytes] | None = None
+    try:
+        for attempt in range(1, TRIES + 1):
+            port = _free_port()
+            began = time.monotonic()
+            process = _start(tool, log, folder, port, cpus)
+            if _up(process, log):
+                say(f"Ray is up after {time.monotonic() - began:.0f} s")
+                break
+            end(process)
+            say(f"Ray did not start (try {attempt} of {TRIES}); {_last_line(log)}")
+            if attempt == TRIES:
+                raise WorldError(
+                    f"Ray did not start in {TRIES} tries: {_last_line(log)}",
+                    where=str(log),
+                    change="run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm",
+                )
+            time.sleep(PAUSE_S * attempt)
+        yield f"127.0.0.1:{port}"
+    finally:
+        if process is not None:
+            end(process)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
+    """End a process and all that it started: it leads its own group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(grace_s)
+
+
+def _start(tool: Tool, log: Path, folder: Path, port: int, cpus: int) -> subprocess.Popen[bytes]:
+    command = [
+        str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", str(port),
+        "--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats",
+        "--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0",
+        "--object-store-memory", str(STORE_BYTES), "--temp-dir", str(folder),
+    ]  # fmt: skip
+    with log.open("ab") as output:
+        output.truncate(0)
+        return subprocess.Popen(  # noqa: S603  # the tool's own program
+            command, cwd=tool.home, env=tool.environment(), stdin=subprocess.DEVNULL, stdout=output,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
+
+
+def _up(process: subprocess.Popen[bytes], log: Path) -> bool:
+    until = time.monotonic() + START_S
+    while process.poll() is None and time.monotonic() < until:
+        if STARTED in log.read_text(errors="replace"):
+            return True
+        time.sleep(POLL_S)
+    return False
+
+
+def _last_line(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"
+
+
+def _free_port() -> int:
+    start = os.getpid() % len(PORTS)
+    for offset in range(len(PORTS)):
+        port = PORTS[(start + offset) % len(PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise WorldError("no port is free", change="end some of the programs that listen")

@@ -1,0 +1,144 @@
+"""llmperf's own source: the one commit that is run, and how a copy is held against it.
+
+Invariant: a folder passes only if git's own tree id of its files is the pinned commit's; the id is a digest of every
+path, mode and byte, so neither a mirror nor an archive's packing has to be trusted.
+
+The tool cannot be installed: its metadata refuses Python 3.11 and later, and the index's package of its name is
+another project. It runs from a checkout on PYTHONPATH. As a program, `python -m tandem.bench.llmperf.source --to
+FOLDER [--url URL]` fetches the archive of the commit and unpacks it: this is how its image is built.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import io
+import shutil
+import sys
+import tarfile
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+
+from tandem.bench.fault import BenchError, WorldError
+
+REPOSITORY = "https://github.com/ray-project/llmperf"
+COMMIT = "f1d6bed47e4501b0e371082b41601b59ab55269f"  # 2024-12-08, the newest there is; Apache-2.0
+TREE = "b3224bb56a3c3ce15a43fa610d240c2317bcb207"  # of that commit: `git rev-parse COMMIT^{tree}`
+ARCHIVE = f"{REPOSITORY}/archive/{COMMIT}.tar.gz"
+SCRIPT = "token_benchmark_ray.py"
+PACKAGES = "src"
+TIMEOUT_S = 120.0
+WITHOUT = (
+    "llmperf is not on the Python package index: the package of that name there is another project, so it must never "
+    f"be installed. Bring the tool itself: git clone {REPOSITORY} DIR && git -C DIR checkout {COMMIT}, then say "
+    "SOURCE=DIR"
+)
+_IGNORED = {".git", "__pycache__"}  # what a checkout and its use add
+
+
+def require(folder: Path) -> None:
+    """Pass if `folder` holds the pinned commit.
+
+    Raises:
+        BenchError: it does not.
+    """
+    if not (folder / SCRIPT).is_file():
+        raise BenchError(f"there is no {SCRIPT} in it", where=str(folder), change=WITHOUT)
+    found = tree_id(folder)
+    if found != TREE:
+        raise BenchError(
+            f"these are not the files of llmperf's commit {COMMIT[:12]}: git's tree id is {found}, not {TREE}",
+            where=str(folder),
+            change=f"check that commit out, unchanged and with nothing added (git -C {folder} status), and run again",
+        )
+
+
+def tree_id(folder: Path) -> str:
+    """Return git's object id of a folder as a tree (git-scm.com/book, "Git Internals - Git Objects"), hexadecimal.
+
+    Links are not followed: their text is their content, as for git.
+    """
+    return _tree(folder).hex()
+
+
+def take(url: str, to: Path) -> None:
+    """Fetch an archive of the commit, unpack it into the new folder `to`, and hold it against the commit.
+
+    Raises:
+        WorldError: it cannot be fetched.
+        BenchError: it is no archive, or not of this commit; nothing is left then.
+    """
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310  # what it brings is held against TREE
+            packed = answer.read()
+    except (OSError, ValueError) as error:
+        raise WorldError(
+            f"the archive cannot be fetched: {error}", where=url, change="try again, or name a mirror"
+        ) from error
+    try:
+        _unpack(packed, to)
+        require(to)
+    except (tarfile.TarError, EOFError, OSError) as error:
+        shutil.rmtree(to, ignore_errors=True)
+        raise BenchError(
+            f"this is no archive of the source: {error}", where=url, change="name another address"
+        ) from error
+    except BenchError:
+        shutil.rmtree(to, ignore_errors=True)
+        raise
+
+
+def _unpack(packed: bytes, to: Path) -> None:
+    """Unpack an archive whose one folder becomes `to`."""
+    with tarfile.open(fileobj=io.BytesIO(packed)) as archive:
+        for member in archive.getmembers():
+            _, _, member.name = member.name.partition("/")
+            if member.name:
+                archive.extract(member, to, filter="data")
+
+
+def _tree(folder: Path) -> bytes:
+    entries = []
+    for path in folder.iterdir():
+        if path.name in _IGNORED:
+            continue
+        if path.is_dir() and not path.is_symlink():
+            entries.append(
+                (f"{path.name}/", b"40000", path.name, _tree(path))
+            )  # git sorts a folder by its name and a slash
+        else:
+            mode, content = _file(path)
+            entries.append((path.name, mode, path.name, _object(b"blob", content)))
+    entries.sort(key=lambda entry: entry[0].encode())
+    return _object(b"tree", b"".join(mode + b" " + name.encode() + b"\0" + digest for _, mode, name, digest in entries))
+
+
+def _file(path: Path) -> tuple[bytes, bytes]:
+    if path.is_symlink():
+        return b"120000", str(path.readlink()).encode()
+    executable = path.stat().st_mode & 0o100
+    return (b"100755" if executable else b"100644"), path.read_bytes()
+
+
+def _object(kind: bytes, content: bytes) -> bytes:
+    header = kind + b" " + str(len(content)).encode() + b"\0"
+    return hashlib.sha1(header + content, usedforsecurity=False).digest()  # SHA-1 is what names git's objects
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Fetch the source; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tandem.bench.llmperf.source", description="fetch llmperf's commit")
+    parser.add_argument("--to", type=Path, required=True, help="folder to make")
+    parser.add_argument("--url", default=ARCHIVE, help="the commit's archive, or a mirror of it")
+    options = parser.parse_args(argv)
+    try:
+        take(options.url, options.to)
+    except BenchError as error:
+        sys.stderr.write(f"error: {error}\n")
+        return error.code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

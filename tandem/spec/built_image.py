@@ -1,0 +1,136 @@
+"""The images that are built in the account: what each is built from, its tag, and what a pod writes to pull it.
+
+Invariant: a tag is a digest of the bytes of the image's source and of nothing else, so it is known before the image
+exists, the same source has the same tag on every machine, and another source never has it. The list of an image's
+files stands once, beside its Dockerfile as `Dockerfile.dockerignore`, where BuildKit reads it too
+(docs.docker.com/build/concepts/context, "Filename and location"), so that each image has a list of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+ROOT = Path(__file__).parent.parent.parent
+TAG_CHARACTERS = 16
+PAIR = 2
+_BASE = re.compile(r"^ARG BASE_IMAGE=(?P<reference>[^\s@]+)(?:@(?P<digest>sha256:[0-9a-f]{64}))?$", re.MULTILINE)
+_CHINA, _SUFFIX = "amazonaws.com.cn", "amazonaws.com"  # AWS General Reference, ECR endpoints
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseImage:
+    """The image that one of ours stands on.
+
+    Args:
+        reference: `repository:tag` as published.
+        digest: sha256:..., as the Dockerfile pins it; None where it pins none.
+    """
+
+    reference: str
+    digest: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltImage:
+    """One image that is built from this repository.
+
+    Args:
+        name: last word of its repository's name.
+        folder: of its recipe.
+    """
+
+    name: str
+    folder: str
+
+    @property
+    def dockerfile(self) -> str:
+        """Return the recipe's path."""
+        return f"{self.folder}/Dockerfile"
+
+    @property
+    def requirements(self) -> str:
+        """Return the path of the packages that it installs."""
+        return f"{self.folder}/requirements.txt"
+
+    @property
+    def allow_list(self) -> str:
+        """Return the path of the list of all that a build sees."""
+        return f"{self.dockerfile}.dockerignore"
+
+    def source_files(self, root: Path = ROOT) -> tuple[str, ...]:
+        """Return every file of the build's source, as sorted paths below `root`.
+
+        Raises:
+            FileNotFoundError: a line of the allow list admits no file.
+        """
+        lines = (root / self.allow_list).read_text().splitlines()
+        found: set[str] = set()
+        for pattern in (line.removeprefix("!") for line in lines if line.startswith("!")):
+            files = [path for path in root.glob(pattern) if path.is_file()]
+            if not files:
+                where = root / self.allow_list
+                raise FileNotFoundError(f"{where}: {pattern} is no file; remove the line or add the file")
+            found.update(path.relative_to(root).as_posix() for path in files)
+        return tuple(sorted(found))
+
+    def tag(self, root: Path = ROOT) -> str:
+        """Return the image's tag: 16 hexadecimal digits of the SHA-256 over paths and bytes of its source."""
+        return _tag(self, root)
+
+    def base(self, root: Path = ROOT) -> BaseImage:
+        """Return the base that the Dockerfile names."""
+        return _base(self, root)
+
+    def reference(self, environment: Environment) -> str:
+        """Return what a pod of `environment` pulls: `<registry>/<repository>:<tag>`, never behind a mirror."""
+        return f"{registry(environment)}/{names.repository(environment, self.name)}:{self.tag()}"
+
+
+TOOLS = BuiltImage(name="tools", folder="images/tandem")
+LLMPERF = BuiltImage(name="llmperf", folder="images/llmperf")
+
+
+def runs_llmperf(experiment: Experiment) -> bool:
+    """Return whether an experiment has llmperf beside it: where a pair is measured by the post's own suite.
+
+    llmperf makes its prompts by itself, so its figures say nothing of another suite; and it is there to do what the
+    post did, which drove two services at the same moment: of the servers of a sweep, no two are that pair.
+    """
+    return "post" in experiment.suites and len(experiment.all_variants()) == PAIR
+
+
+def needed(experiments: Iterable[Experiment]) -> tuple[BuiltImage, ...]:
+    """Return the images that the pods of `experiments` pull, the tools image first."""
+    return (TOOLS, LLMPERF) if any(map(runs_llmperf, experiments)) else (TOOLS,)
+
+
+@cache
+def _tag(image: BuiltImage, root: Path) -> str:
+    digest = hashlib.sha256()
+    for file in image.source_files(root):
+        content = (root / file).read_bytes()
+        digest.update(f"{file}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()[:TAG_CHARACTERS]
+
+
+@cache
+def _base(image: BuiltImage, root: Path) -> BaseImage:
+    found = _BASE.search((root / image.dockerfile).read_text())
+    assert found is not None, f"{image.dockerfile} has no line ARG BASE_IMAGE=repository:tag[@sha256:...]"
+    return BaseImage(reference=found["reference"], digest=found["digest"])
+
+
+def registry(environment: Environment) -> str:
+    """Return the host of the account's own ECR registry."""
+    suffix = _CHINA if environment.region.startswith("cn-") else _SUFFIX
+    return f"{environment.account}.dkr.ecr.{environment.region}.{suffix}"

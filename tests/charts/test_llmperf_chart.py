@@ -1,0 +1,134 @@
+"""llmperf's CronJob: the post's load on both servers at once, without a credential where others' code runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, objects, of_kind, stages
+
+from charts import workloads
+from charts.pod import SKIP_CREDENTIALS
+from tandem.bench.llmperf.__main__ import _parser
+from tandem.bench.llmperf.tool import Load
+from tandem.spec import names
+from tandem.spec.built_image import LLMPERF, TOOLS
+
+Spec = dict[str, Any]
+HOME = ENVIRONMENTS["post-us-east-2"]
+WITH = [(environment, experiment) for environment, experiment in HOSTED if "llmperf" in stages(environment, experiment)]
+
+
+def template(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
+    (body,) = stages(environment, experiment)["llmperf"]
+    found: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
+    return found
+
+
+def measure(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
+    (found,) = template(environment, experiment)["spec"]["initContainers"]
+    return found
+
+
+def keep(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
+    (found,) = template(environment, experiment)["spec"]["containers"]
+    return found
+
+
+def test_it_has_the_posts_name() -> None:
+    assert list(of_kind(stages("post-us-east-2", "post")["llmperf"], "CronJob")) == ["qwen-llmperf"]
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_it_is_there_where_a_pair_is_measured_by_the_posts_suite(environment: str, experiment: str) -> None:
+    spec = EXPERIMENTS[experiment]
+
+    expected = "post" in spec.suites and len(spec.all_variants()) == 2
+    assert ("llmperf" in stages(environment, experiment)) is expected
+
+
+def test_an_experiment_without_the_posts_suite_has_none() -> None:
+    spec = EXPERIMENTS["post"].model_copy(update={"suites": ("real",)})
+
+    assert "llmperf" not in workloads(HOME, spec, CATALOGUE)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), WITH)
+def test_it_drives_both_services_of_its_namespace(environment: str, experiment: str) -> None:
+    arguments = measure(environment, experiment)["args"]
+    told = [arguments[at + 1] for at, word in enumerate(arguments) if word == "--server"]
+    services = of_kind(objects(environment, experiment), "Service")
+
+    assert told == [f"{name}=http://{name}:8000" for name in services]
+    assert len(told) == 2
+
+
+def test_it_asks_for_the_model_by_the_name_that_servers_go_by() -> None:
+    (server,) = of_kind(objects("post-us-east-2", "post"), "Deployment")["qwen-vllm"]["spec"]["template"]["spec"][
+        "containers"
+    ]
+
+    assert flag(measure()["args"], "--model") == flag(server["args"], "--served-model-name")
+
+
+def test_its_load_is_the_posts() -> None:
+    options = _parser().parse_args(measure()["args"])
+
+    said = (options.input_tokens, options.output_tokens, options.temperature, options.concurrency, options.requests)
+    assert said == (64, 600, 0.0, 4, 8)
+
+
+def test_the_posts_load_is_the_drivers_own_default() -> None:
+    load = Load(model="m")
+
+    said = (load.input_tokens, load.output_tokens, load.temperature, load.concurrency, load.requests)
+    assert said == (64, 600, 0.0, 4, 8)
+
+
+@pytest.mark.parametrize(("environment", "experiment"), WITH)
+def test_what_runs_the_tool_gets_no_credential(environment: str, experiment: str) -> None:
+    annotations = template(environment, experiment)["metadata"]["annotations"]
+
+    assert annotations[SKIP_CREDENTIALS] == measure(environment, experiment)["name"]
+    assert measure(environment, experiment)["image"] == LLMPERF.reference(ENVIRONMENTS[environment])
+
+
+@pytest.mark.parametrize(("environment", "experiment"), WITH)
+def test_what_keeps_the_files_is_the_tools_image_as_the_writer_of_results(environment: str, experiment: str) -> None:
+    assert keep(environment, experiment)["image"] == TOOLS.reference(ENVIRONMENTS[environment])
+    assert template(environment, experiment)["spec"]["serviceAccountName"] == names.BENCH_ACCOUNT
+
+
+def test_what_is_measured_is_what_is_kept() -> None:
+    assert flag(measure()["args"], "--out") == flag(keep()["args"], "--folder") == "/work/results"
+
+
+def test_a_failed_measurement_does_not_keep_its_files_from_being_stored() -> None:
+    assert "--defer" in measure()["args"]
+
+
+def test_results_are_kept_below_the_experiment() -> None:
+    body = of_kind(stages("post-us-east-2", "post")["llmperf"], "CronJob")["qwen-llmperf"]
+
+    below = f"results/{flag(keep()['args'], '--below')}/"
+    assert body["metadata"]["annotations"]["tandem/results"] == f"s3://{names.bucket(HOME)}/{below}"
+    assert below == "results/post/llmperf/"
+
+
+@pytest.mark.parametrize(("environment", "experiment"), WITH)
+def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(environment: str, experiment: str) -> None:
+    spec = template(environment, experiment)["spec"]
+
+    assert "resourceClaims" not in spec
+    assert spec["nodeSelector"] == {"workload": "system"}
+
+
+def test_shared_memory_holds_rays_store() -> None:
+    volumes = {volume["name"]: volume["emptyDir"] for volume in template()["spec"]["volumes"]}
+
+    assert volumes["shm"] == {"medium": "Memory", "sizeLimit": "256Mi"}
+    assert {"name": "shm", "mountPath": "/dev/shm"} in measure()["volumeMounts"]  # noqa: S108
+
+
+def test_its_processor_is_not_throttled() -> None:
+    assert "cpu" not in measure()["resources"]["limits"]
