@@ -10,8 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench import summary, table
+from tandem.bench import manifest, summary, table
 from tandem.bench.fault import WorldError
+from tandem.bench.manifest import Manifest
 from tandem.bench.summary import Summary
 from tandem.commands.outcome import Exit, print_json
 
@@ -25,7 +26,8 @@ def report(folder: Path, as_json: bool) -> Exit:
 
     Returns:
         DONE when every recorded request succeeded, STALE when some failed, WORLD_FAILED when one arm has a class at
-        one concurrency in which none succeeded.
+        one concurrency in which none succeeded. A request that an interrupt cut is no failure of a run that went on
+        to its end: there it was asked again.
 
     Raises:
         BenchError: a file is missing, or a line is not what it must be.
@@ -39,10 +41,12 @@ def report(folder: Path, as_json: bool) -> Exit:
         print_json(msgspec.to_builtins(found))
     else:
         table.show(found, sys.stdout)
-    return _code(found)
+    return _code(found, manifest.read(folder))
 
 
-def _code(found: Summary) -> Exit:
+def _code(found: Summary, run: Manifest) -> Exit:
     if any(asked.requests and not asked.succeeded for asked in found.requests):
         return Exit.WORLD_FAILED
-    return Exit.STALE if any(asked.failed for asked in found.requests) else Exit.DONE
+    whole = run.ended is not None and run.ended.reason in {"done", "duration"}
+    failed = sum(word.n for word in found.errors if not (whole and word.word == "interrupted"))
+    return Exit.STALE if failed else Exit.DONE
