@@ -126,7 +126,8 @@ def _chunks(records: Sequence[Measured]) -> _Chunks:
 
 def _bearing(chunks: _Chunks) -> _Bearing:
     by_kind = (chunks.kind == _KIND["text"]) | (chunks.kind == _KIND["reasoning"])
-    places = np.flatnonzero(np.where(np.isnan(chunks.tokens), by_kind, chunks.tokens >= 1))
+    by_count = (chunks.tokens >= 1) & (chunks.kind != _KIND["usage"])
+    places = np.flatnonzero(np.where(np.isnan(chunks.tokens), by_kind, by_count))
     first, last = _ends(places, chunks)
     return _Bearing(places, np.bincount(chunks.owner[places], minlength=chunks.records), first, last)
 

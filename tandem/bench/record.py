@@ -9,6 +9,7 @@ field with a default does not, because readers pass over keys they do not know.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import math
 import os
@@ -52,7 +53,9 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def bears_tokens(self) -> bool:
-        """Whether it carried output: by count where the server counts, else by its kind."""
+        """Whether it carried output: by count where the server counts, else by its kind; a usage chunk never does."""
+        if self.kind == "usage":
+            return False
         return self.kind in {"text", "reasoning"} if self.tokens is None else self.tokens >= 1
 
 
@@ -273,7 +276,8 @@ class Writer:
         try:
             _write_all(self._file, line)
         except OSError as error:
-            self._file.truncate(end)  # half a line would stand in the middle once there is room again
+            with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
+                self._file.truncate(end)
             raise self._fault(error) from error
         self.written += 1
 

@@ -1,0 +1,72 @@
+"""Records and folders of runs as the tests of figures need them; every number is stated by the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tandem.bench import manifest
+from tandem.bench.counters import FILE as COUNTERS
+from tandem.bench.counters import Scrape
+from tandem.bench.record import Chunk, Record, Writer
+
+
+def chunks(*stated: tuple[Any, ...]) -> tuple[Chunk, ...]:
+    """`(at_s, kind)` or `(at_s, kind, tokens)`, in the order of the stream."""
+    return tuple(Chunk(*one) for one in stated)
+
+
+# a role chunk, then 1, 4 and 3 tokens at 200, 245 and 290 ms, the end and the usage
+BURSTS = chunks(
+    (0.1, "role", 0), (0.2, "text", 1), (0.245, "text", 4), (0.29, "text", 3), (0.29, "end", 0), (0.291, "usage", None)
+)
+
+
+def record(**changes: Any) -> Record:
+    """A request that succeeded with 8 tokens in BURSTS."""
+    stated = {
+        "request_id": "r-0", "arm": "base", "class_": "repeat", "suite": "real", "prompt_id": "repeat-00",
+        "concurrency": 4, "start_s": 1000.0, "headers_s": 0.05, "end_s": 0.3, "chunks": BURSTS, "prompt_tokens": 64,
+        "completion_tokens": 8, "counted_by": "usage", "text": "a b c", "status": 200, "finish_reason": "stop",
+        "content": "ok",
+    }  # fmt: skip
+    return Record(**{**stated, **changes})
+
+
+def failed(**changes: Any) -> Record:
+    """A request that was cut after its first token."""
+    cut = {"chunks": BURSTS[:2], "completion_tokens": None, "error": "closed", "content": None, "finish_reason": None}
+    return record(**{**cut, **changes})
+
+
+def run_manifest(**changes: Any) -> manifest.Manifest:
+    """A run of `base` and `spec` that ended."""
+    stated: dict[str, Any] = {
+        "version": "0.1.0", "created_utc": "2026-11-21T00:00:00Z",
+        "arms": (arm("base", role="baseline"), arm("spec")),
+        "suites": (manifest.SuiteUsed(name="real", sha256="0" * 64, prompts=24, classes=("repeat", "chat")),),
+        "schedule": "interleaved", "seed": 1, "api": "chat", "concurrency": (4,), "rounds": 1,
+        "clock": manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z"),
+        "host": manifest.Host(cpus=2, python="3.11"), "plan": manifest.Plan(requests=0),
+        "ended": manifest.Ended(reason="done", utc="2026-11-21T01:00:00Z"),
+    }  # fmt: skip
+    return manifest.Manifest(**{**stated, **changes})
+
+
+def arm(name: str, **changes: Any) -> manifest.Arm:
+    """An arm of which nothing is known but its name."""
+    return manifest.Arm(**{"name": name, "role": "variant", "url": "http://127.0.0.1:1", "model": "m", **changes})
+
+
+def write_run(folder: Path, records: list[Record], scrapes: list[Scrape] | None = None, **changes: Any) -> Path:
+    """The files of a run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with Writer(folder / "records.jsonl") as writer:
+        for one in records:
+            writer.write(one)
+    if scrapes is not None:
+        (folder / COUNTERS).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in scrapes))
+    manifest.write(folder, run_manifest(**changes))
+    return folder
