@@ -75,10 +75,11 @@ def _json(answer: str) -> Word:
     """Return ok when a JSON object or array stands in the answer, bare, fenced or between words."""
     whole = answer.rstrip().removesuffix("```").rstrip()
     starts = sorted(place for place in (whole.find("{"), whole.find("[")) if place >= 0)
-    words: list[Word] = [_json_at(whole, start) for start in starts]
-    if "ok" in words:
-        return "ok"
-    return words[0] if words else "garbage"
+    for start in starts:
+        word = _json_at(whole, start)
+        if word != "garbage":  # a bracket in a sentence is none; a value that only lacks its end is the answer
+            return word
+    return "garbage"
 
 
 def _json_at(whole: str, start: int) -> Word:

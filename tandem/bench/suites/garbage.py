@@ -41,7 +41,8 @@ GLUED = (
     re.compile(r"[A-Z](?<=[a-z].)", re.DOTALL),
 )
 LONGEST_WORD = 40  # Latin letters; German compounds stay below
-WORDS_LEAST, GLUED_SHARE = 12, 0.20  # words, and glued places or endless words for each
+WORDS_LEAST = 8  # words, before they are judged
+GLUED_SHARE, ENDLESS_SHARE = 0.75, 0.20  # glued places and endless words for each; identifiers are glued too
 PLAIN_LETTERS, PLAIN_LEAST = 4, 10  # small letters a word at least, and such words
 UNSPEAKABLE_SHARE = 0.25  # of them that nobody could say
 UNSPEAKABLE = re.compile(r" [b-df-hj-np-tv-xz]+(?= )|[b-df-hj-np-tv-xz]{6}")
@@ -110,7 +111,8 @@ def _glued_or_unspeakable(prose: str) -> bool:
     words = prose.split()
     glued = sum(len(places.findall(prose)) for places in GLUED)
     endless = sum(1 for word in words if len(word) > LONGEST_WORD and word.isascii() and word.isalpha())
-    if len(words) >= WORDS_LEAST and glued + endless > GLUED_SHARE * len(words):
+    many = len(words)
+    if many >= WORDS_LEAST and (glued > GLUED_SHARE * many or endless > ENDLESS_SHARE * many):
         return True
     plain = [
         word for word in words if len(word) >= PLAIN_LETTERS and word.isascii() and word.islower() and word.isalpha()

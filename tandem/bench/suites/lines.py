@@ -106,8 +106,8 @@ def _object(raw: bytes) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         found = f"not JSON: {error.msg} at column {error.colno}"
         raise _Wrong(found, "one whole JSON object on one line", "correct the line") from None
-    except RecursionError:
-        raise _Wrong("nested too deeply", "one flat JSON object", "correct the line") from None
+    except (RecursionError, ValueError):  # ValueError: a number of thousands of digits
+        raise _Wrong("nested too deeply, or a number too long", "one flat JSON object", "correct the line") from None
     if not isinstance(value, dict):
         raise _Wrong(f"got {_shown(value)}", "one JSON object on one line", "put the line's values under their keys")
     return value

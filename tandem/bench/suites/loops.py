@@ -20,10 +20,11 @@ UNSPACED_WORD = 15  # mean characters a word, from which on the text is judged b
 GLUED_WORD = 60  # characters of the last word, likewise
 CHARACTERS_JUDGED = 600
 COVERED_CHARACTERS, COVERED_BY_ONE = 60, 120  # by a unit of several characters, by one character: a ruled line is short
+COVERED_CHARACTERS_OF_MACHINES = 400
 
 NEAR_JUDGED, NEAR_LEAST = 160, 120  # words at the end, and how many there must be
 NEAR_WORDS = 80  # distinct ones: with more of them the runs cannot repeat so
-NEAR_SHARE = 0.30  # of runs of four words that are distinct; prose has above 0.9
+NEAR_SHARE = 0.35  # of runs of four words that are distinct; prose has above 0.9
 
 
 def found(answer: str, *, cut: bool, like_lines_are_normal: bool) -> bool:
@@ -35,8 +36,9 @@ def found(answer: str, *, cut: bool, like_lines_are_normal: bool) -> bool:
         like_lines_are_normal: for code, JSON and configuration files.
     """
     words = answer.split()
-    if _unspaced(answer, words):
-        return _periodic_characters(answer[-CHARACTERS_JUDGED:])
+    if _unspaced(words):
+        covered = COVERED_CHARACTERS_OF_MACHINES if like_lines_are_normal else COVERED_CHARACTERS
+        return _periodic_characters(answer[-CHARACTERS_JUDGED:].rstrip(), covered)
     tail = words[: -1 if cut else None][-WORDS_JUDGED:]
     if not like_lines_are_normal and _nearly(tail):
         return True
@@ -73,16 +75,15 @@ def _units(tail: Sequence[str]) -> list[tuple[int, int]]:
     return units
 
 
-def _unspaced(answer: str, words: Sequence[str]) -> bool:
-    return bool(words) and (len(answer) > UNSPACED_WORD * len(words) or len(words[-1]) > GLUED_WORD)
+def _unspaced(words: Sequence[str]) -> bool:
+    return bool(words) and (sum(map(len, words)) > UNSPACED_WORD * len(words) or len(words[-1]) > GLUED_WORD)
 
 
-def _periodic_characters(tail: str) -> bool:
-    tail = tail.rstrip()
+def _periodic_characters(tail: str, least: int) -> bool:
     if tail.count(tail[-COVERED_CHARACTERS // TIMES :]) == 1:  # spares most answers the exact search
         return False
     return any(
-        covered >= (COVERED_CHARACTERS if unit > 1 else COVERED_BY_ONE) and covered >= TIMES * unit
+        covered >= (least if unit > 1 else max(least, COVERED_BY_ONE)) and covered >= TIMES * unit
         for covered, unit in _units(tail)
     )
 

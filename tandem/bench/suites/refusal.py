@@ -21,9 +21,9 @@ _CANNOT = (
 )
 # the languages in which the suites' models refuse most; a sorry alone is none, it needs the declined task
 REFUSALS = re.compile(
-    r"(?:(?:i['\u2019]m|i am)\s+(?:(?:very|really|so)\s+)?(?:sorry|afraid)|sorry|(?:my )?apologies|i apologi[sz]e|"
-    r"unfortunately|as an? (?:\w+ )?(?:ai|language model)|thank you[^.]{0,40}\.)?[^.!?]{0,60}?"
-    rf"\bi\s?{_CANNOT}\s+(?:\w+\s+){{0,3}}?{_TASKS}\b"
+    r"(?:(?:(?:i['\u2019]m|i am)\s+(?:(?:very|really|so)\s+)?(?:sorry|afraid)|sorry|(?:my )?apologies|i apologi[sz]e|"
+    r"unfortunately|as an? (?:\w+ )?(?:ai|language model)|i (?:understand|appreciate))[^.!?\"\u201c]{0,60}?\b)?"
+    rf"i\s?{_CANNOT}\s+(?:\w+\s+){{0,3}}?{_TASKS}\b"
     r"|(?:很|非常)?(?:抱歉|对不起|不好意思)[^。]{0,12}我?(?:无法|不能)"
     r"|申し訳(?:ありません|ございません)[^。]{0,40}(?:できません|致しかねます|いたしかねます)"
     r"|es tut mir leid,? aber ich (?:kann|darf)[^.]{0,80}\bnicht\b"

@@ -1,0 +1,251 @@
+"""A user's suite file: what is taken, and how each fault is told with its line and its remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tandem.bench.fault import BenchError
+from tandem.bench.suites.suite import SuiteError, load
+
+GOOD = {"id": "a", "class": "chat", "prompt": "Why is the sky blue?"}
+
+
+def suite_file(folder: Path, *lines: object) -> Path:
+    """Write a line for each value; bytes as they are."""
+    path = folder / "mine.jsonl"
+    path.write_bytes(b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines))
+    return path
+
+
+def refused(path: Path) -> SuiteError:
+    with pytest.raises(SuiteError) as caught:
+        load(path)
+    return caught.value
+
+
+def test_a_line_becomes_a_prompt(tmp_path: Path) -> None:
+    line = {**GOOD, "system": "Be brief.", "max_tokens": 40, "check": ["code", "repeats"]}
+
+    (prompt,) = load(suite_file(tmp_path, line)).prompts
+
+    assert (prompt.id, prompt.class_, prompt.max_tokens) == ("a", "chat", 40)
+    assert prompt.check == {"code", "repeats"}
+    assert prompt.as_messages() == (
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Why is the sky blue?"},
+    )
+    assert prompt.as_text() == "Be brief.\n\nWhy is the sky blue?"
+
+
+def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Two and two?"},
+        {"role": "assistant", "content": "Four."},
+        {"role": "user", "content": "And twice that?"},
+    ]
+
+    (prompt,) = load(suite_file(tmp_path, {"id": "a", "class": "chat", "messages": turns})).prompts
+
+    assert list(prompt.as_messages()) == turns
+    assert prompt.max_tokens is None
+
+
+def test_a_prompt_without_a_system_message_sends_none(tmp_path: Path) -> None:
+    (prompt,) = load(suite_file(tmp_path, GOOD)).prompts
+
+    assert prompt.as_messages() == ({"role": "user", "content": "Why is the sky blue?"},)
+
+
+def test_blank_lines_windows_line_ends_and_a_byte_order_mark_are_no_faults(tmp_path: Path) -> None:
+    first, second = json.dumps(GOOD).encode(), json.dumps({**GOOD, "id": "b"}).encode()
+    path = suite_file(tmp_path, b"\xef\xbb\xbf" + first + b"\r\n\r\n" + second + b"\r\n  \n")
+
+    assert [prompt.id for prompt in load(path).prompts] == ["a", "b"]
+
+
+def test_a_last_line_without_a_line_end_is_read(tmp_path: Path) -> None:
+    assert len(load(suite_file(tmp_path, json.dumps(GOOD).encode())).prompts) == 1
+
+
+def test_text_of_any_script_is_kept_to_the_character(tmp_path: Path) -> None:
+    text = "  Привет, 世界 \U0001f30a\n\ttwo lines \u00a0"
+
+    (prompt,) = load(suite_file(tmp_path, {**GOOD, "prompt": text})).prompts
+
+    assert prompt.as_text() == text
+
+
+# one fault each: the line, then words of the problem, of what is allowed and of what to change
+LINES: dict[str, tuple[object, tuple[str, ...]]] = {
+    "bad JSON": (b'{"id": "b", "class": chat}\n', ("not JSON", "column 22", "one whole JSON object")),
+    "cut line": (b'{"id": "b", "class": "chat", "prom\n', ("not JSON", "one whole JSON object on one line")),
+    "not UTF-8": (b'{"id": "b", "class": "chat", "prompt": "na\xefve"}\n', ("not UTF-8", "0xef", "save the file as")),
+    "UTF-16": ('{"id": "b"}\n'.encode("utf-16"), ("not UTF-8", "position 1", "save the file as UTF-8")),
+    "a list": (["b", "chat", "Why?"], ('got ["b", "chat", "Why?"]', "one JSON object on one line")),
+    "a number": (7, ("got 7", "one JSON object")),
+    "an endless number": (b"9" * 5000 + b"\n", ("a number too long",)),
+    "a deep list": (b"[" * 100_000 + b"\n", ("nested too deeply",)),
+    "a key twice": (b'{"id": "b", "id": "c"}\n', ("key 'id' stands twice", "each key once", "delete one")),
+    "unknown key": ({**GOOD, "id": "b", "max_token": 4}, ("unknown key 'max_token'", "did you mean 'max_tokens'?")),
+    "key of another format": ({"id": "b", "class": "c", "text": "Why?"}, ("'text'", "did you mean 'prompt'?")),
+    "far key": ({**GOOD, "id": "b", "zzz": 1}, ("unknown key 'zzz'", "id, class, prompt, messages", "delete it")),
+    "no id": ({"class": "chat", "prompt": "Why?"}, ("no 'id'", "letters, digits", "add 'id'")),
+    "odd id": ({**GOOD, "id": "b c"}, ('id "b c"', "letters, digits", "rename it")),
+    "numeric id": ({**GOOD, "id": 3}, ("id 3", "rename it")),
+    "no class": ({"id": "b", "prompt": "Why?"}, ("no 'class'", "add 'class'")),
+    "odd class": ({**GOOD, "id": "b", "class": "Chat & more"}, ('class "Chat & more"', "lower-case", "rename it")),
+    "class with a comma": ({**GOOD, "id": "b", "class": "a,b"}, ('class "a,b"', "lower-case")),
+    "long class": ({**GOOD, "id": "b", "class": "c" * 33}, ("up to 32",)),
+    "reserved class": ({**GOOD, "id": "b", "class": "all"}, ("class 'all'", "rename it")),
+    "no prompt": ({"id": "b", "class": "chat"}, ("neither 'prompt' nor 'messages'", "exactly one", "add 'prompt'")),
+    "empty prompt": ({**GOOD, "id": "b", "prompt": ""}, ("prompt is empty", "write it, or delete the line")),
+    "blank prompt": ({**GOOD, "id": "b", "prompt": " \n"}, ("prompt is empty",)),
+    "prompt that is no text": ({**GOOD, "id": "b", "prompt": ["Why?"]}, ('prompt ["Why?"]', "a text in quotes")),
+    "half a pair": (b'{"id": "b", "class": "c", "prompt": "\\ud83c"}\n', ("half a surrogate pair", "UTF-8")),
+    "both": (
+        {**GOOD, "id": "b", "messages": [{"role": "user", "content": "Why?"}]},
+        ("both 'prompt' and 'messages'", "exactly one of them", "delete one"),
+    ),
+    "no messages": ({"id": "b", "class": "c", "messages": []}, ("messages []", "write at least one message")),
+    "bad role": (
+        {"id": "b", "class": "c", "messages": [{"role": "usr", "content": "Why?"}]},
+        ('messages[0] role "usr"', "system, user, assistant", "did you mean 'user'?"),
+    ),
+    "late system": (
+        {
+            "id": "b",
+            "class": "c",
+            "messages": [{"role": "user", "content": "Why?"}, {"role": "system", "content": "x"}],
+        },
+        ("messages[1] role", "system only as the first"),
+    ),
+    "role that is no text": (
+        {"id": "b", "class": "c", "messages": [{"role": ["user"], "content": "Why?"}]},
+        ("messages[0] role", "system, user, assistant"),
+    ),
+    "message without content": (
+        {"id": "b", "class": "c", "messages": [{"role": "user"}]},
+        ("messages[0]", 'an object with "role" and "content" alone'),
+    ),
+    "empty content": (
+        {"id": "b", "class": "c", "messages": [{"role": "user", "content": ""}]},
+        ("messages[0] content is empty",),
+    ),
+    "last word not the user's": (
+        {
+            "id": "b",
+            "class": "c",
+            "messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],
+        },
+        ("the last message is of role 'assistant'", "end with what is asked"),
+    ),
+    "system beside messages": (
+        {"id": "b", "class": "c", "system": "x", "messages": [{"role": "user", "content": "a"}]},
+        ("both 'system' and 'messages'", "make it the first message"),
+    ),
+    "empty system": ({**GOOD, "id": "b", "system": ""}, ("system is empty",)),
+    "max_tokens of 0": ({**GOOD, "id": "b", "max_tokens": 0}, ("max_tokens 0", "from 1 to")),
+    "max_tokens in quotes": ({**GOOD, "id": "b", "max_tokens": "40"}, ('max_tokens "40"', "a whole number")),
+    "max_tokens true": ({**GOOD, "id": "b", "max_tokens": True}, ("max_tokens true", "a whole number")),
+    "max_tokens with a fraction": ({**GOOD, "id": "b", "max_tokens": 40.5}, ("max_tokens 40.5", "a whole number")),
+    "unknown hint": ({**GOOD, "id": "b", "check": ["jsn"]}, ('check "jsn"', "repeats, json", "did you mean 'json'?")),
+    "hint that is no list": ({**GOOD, "id": "b", "check": "json"}, ('check "json"', "put it in brackets")),
+    "hint that is no word": ({**GOOD, "id": "b", "check": [{}]}, ("check {}", "a list of repeats")),
+    "id of another line": (GOOD, ("id 'a' stands on line 1 already", "each id once", "rename one of the two")),
+}
+
+
+@pytest.mark.parametrize("case", LINES)
+def test_a_line_that_cannot_be_used_is_told_with_its_place_and_remedy(case: str, tmp_path: Path) -> None:
+    line, words = LINES[case]
+    path = suite_file(tmp_path, GOOD, line)
+
+    error = refused(path)
+
+    assert error.where == f"{path}:2"
+    assert [word for word in words if word not in str(error)] == []
+
+
+def test_all_faults_of_a_file_are_told_together(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, b"{\n", GOOD, {**GOOD, "id": "b", "class": "Chat"}, {"id": "c", "class": "chat"})
+
+    error = refused(path)
+
+    assert [fault.where for fault in error.faults] == [f"{path}:1", f"{path}:3", f"{path}:4"]
+    assert len(str(error).splitlines()) == 3
+
+
+def test_a_file_of_another_format_does_not_fill_the_screen(tmp_path: Path) -> None:
+    error = refused(suite_file(tmp_path, *[b"id;class;prompt\n"] * 500))
+
+    assert len(error.faults) == 500
+    assert len(str(error).splitlines()) == 21
+    assert "480 more faults" in str(error)
+
+
+def test_a_wrong_value_of_any_length_is_shown_short(tmp_path: Path) -> None:
+    error = refused(suite_file(tmp_path, {**GOOD, "id": "x" * 10_000}))
+
+    assert len(str(error)) < 400
+
+
+@pytest.mark.parametrize("content", [b"", b"\n \n\n", b"\xef\xbb\xbf"])
+def test_a_file_without_a_prompt_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = suite_file(tmp_path, content)
+
+    error = refused(path)
+
+    assert (error.where, error.faults[0].problem) == (str(path), "the file has no prompt")
+    assert "write at least one line" in error.change
+
+
+def test_a_folder_is_refused_as_such(tmp_path: Path) -> None:
+    error = refused(tmp_path)
+
+    assert error.where == str(tmp_path)
+    assert "this is a folder" in str(error)
+
+
+def test_a_missing_file_is_refused_as_such(tmp_path: Path) -> None:
+    error = refused(tmp_path / "mine.jsonl")
+
+    assert "no such file" in str(error)
+    assert "correct the path" in error.change
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    path = tmp_path / "pipe.jsonl"
+    os.mkfifo(path)
+
+    assert "a device or a pipe" in str(refused(path))
+
+
+def test_a_file_that_cannot_be_read_is_told_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = suite_file(tmp_path, GOOD)
+
+    def denied(_: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+
+    assert "cannot be read: Permission denied" in str(refused(path))
+
+
+def test_a_file_too_big_to_be_a_suite_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "records.jsonl"
+    with path.open("wb") as file:
+        file.truncate(65 * 2**20)
+
+    assert "at most 67108864" in str(refused(path))
+
+
+def test_a_fault_of_a_suite_is_bad_input(tmp_path: Path) -> None:
+    error = refused(tmp_path / "mine.jsonl")
+
+    assert isinstance(error, BenchError)
+    assert error.code == 2

@@ -1,0 +1,65 @@
+"""`python -m tandem.bench.suites`: a suite on the screen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem.bench.suites.__main__ import main
+from tandem.bench.suites.suite import load
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_it_shows_id_class_characters_and_first_words(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["real"])
+
+    first = capsys.readouterr().out.splitlines()[0]
+    assert code == 0
+    assert first.split()[:3] == ["repetition-copy-log-line", "repetition", "134"]
+    assert first.endswith("Write the line below eighteen times, one per line, with noth")
+
+
+@pytest.mark.parametrize("name", ["post", "real"])
+def test_it_shows_every_prompt_once_and_then_the_hash(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    main([name])
+    shown = capsys.readouterr().out.splitlines()
+    suite = load(name)
+
+    assert [line.split()[0] for line in shown[: len(suite.prompts)]] == [prompt.id for prompt in suite.prompts]
+    assert suite.sha256 in shown[len(suite.prompts) + 1]
+
+
+def test_it_shows_what_was_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["post"])
+
+    assert "note: the sample's eighth case" in capsys.readouterr().out
+
+
+def test_line_breaks_of_a_prompt_do_not_break_the_list(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "mine.jsonl"
+    path.write_text('{"id": "a", "class": "c", "prompt": "one\\n\\ttwo\\r\\nthree"}')
+
+    main([str(path)])
+
+    assert capsys.readouterr().out.splitlines()[0].endswith("one two three")
+
+
+def test_a_suite_that_cannot_be_used_ends_with_code_2_and_its_fault(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["reel"]) == 2
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert "did you mean 'real'?" in captured.err
+
+
+def test_a_reader_that_leaves_early_sees_no_traceback() -> None:
+    program = f"{sys.executable} -m tandem.bench.suites real | head -n 1"
+
+    done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert len(done.stdout.splitlines()) == 1
+    assert done.stderr == ""

@@ -1,0 +1,130 @@
+"""The suite `post`: the post's own prompts, the sample's kinds, and llmperf's wrapping."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from itertools import cycle, islice
+from pathlib import Path
+
+import pytest
+
+from tandem.bench.suites import llmperf_text
+from tandem.bench.suites.prompt import Prompt
+from tandem.bench.suites.suite import SuiteError, load
+
+POST = load("post")
+CASES = ("count", "letter", "greeting", "sentence", "json", "code", "list")
+BY_ID = {prompt.id: prompt for prompt in POST.prompts}
+TEXT = "".join(f"Line {number} of a text that a checkout brings along.\n" for number in range(40))
+
+
+def checkout(folder: Path, text: str = TEXT) -> Path:
+    path = folder / "src" / "llmperf" / "sonnet.txt"
+    path.parent.mkdir(parents=True)
+    path.write_text(text)
+    return folder
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a checkout whose text counts as the known one."""
+    monkeypatch.setattr(llmperf_text, "KNOWN_SHA256", hashlib.sha256(TEXT.encode()).hexdigest())
+    return checkout(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("repeat", "Repeat the following line exactly 50 times"), ("open", "I believe the meaning of life is")],
+)
+def test_the_two_analysed_prompts_are_the_post_s_own_words(name: str, words: str) -> None:
+    assert [prompt.as_text() for prompt in POST.of_class(name)] == [words]
+
+
+def test_it_is_asked_as_the_post_asked() -> None:
+    defaults = POST.defaults
+
+    assert (defaults.prompt_tokens, defaults.max_tokens, defaults.temperature) == (64, 600, 0.0)
+    assert (defaults.concurrency, defaults.requests_per_round) == ((4,), 8)
+    assert {prompt.max_tokens for prompt in POST.prompts} == {600}
+
+
+def test_every_prompt_stands_bare_and_wrapped() -> None:
+    bare = {identity for identity in BY_ID if not identity.endswith("-wrapped")}
+
+    assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
+    assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
+
+
+def test_bare_and_wrapped_prompts_are_never_one_class() -> None:
+    assert POST.classes == ("repeat", "open", "repeat-wrapped", "open-wrapped", "sample", "sample-wrapped")
+    assert [
+        prompt.id for prompt in POST.prompts if prompt.id.endswith("-wrapped") != prompt.class_.endswith("-wrapped")
+    ] == []
+
+
+@pytest.mark.parametrize(
+    "prompt", [each for each in POST.prompts if each.class_.endswith("-wrapped")], ids=lambda p: p.id
+)
+def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt: Prompt) -> None:
+    bare = BY_ID[prompt.id.removesuffix("-wrapped")].as_text()
+    line = f"{bare.partition(chr(10))[0]}\n"
+
+    body = prompt.as_text().removeprefix(llmperf_text.WRAPPING)
+
+    assert body != prompt.as_text()
+    assert body == "".join(islice(cycle(line), len(body)))
+    assert len(body) > len(line)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_bare_case_is_its_line_again_and_again(case: str) -> None:
+    text = BY_ID[f"sample-{case}"].as_text()
+    line = f"{text.partition(chr(10))[0]}\n"
+
+    assert text == "".join(islice(cycle(line), len(text)))
+    assert text.count(line) >= 5
+
+
+def test_every_answer_is_meant_to_run_into_its_limit() -> None:
+    assert [prompt.id for prompt in POST.prompts if "to-limit" not in prompt.check] == []
+
+
+def test_repetition_is_right_everywhere_but_in_the_open_prompt() -> None:
+    assert [prompt.id for prompt in POST.prompts if "repeats" not in prompt.check] == ["open"]
+
+
+def test_without_a_checkout_the_eighth_case_is_left_out_and_the_notes_say_so() -> None:
+    assert [prompt.id for prompt in POST.prompts if "verse" in prompt.id] == []
+    assert re.search("eighth case.*left out.*--llmperf-source", " ".join(POST.notes))
+
+
+def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None:
+    suite = load("post", llmperf_source=source)
+    bare, wrapped = (prompt for prompt in suite.prompts if "verse" in prompt.id)
+
+    assert (bare.class_, wrapped.class_) == ("sample", "sample-wrapped")
+    assert bare.as_text() == TEXT[:210]
+    assert wrapped.as_text() == llmperf_text.WRAPPING + TEXT[:121]
+    assert suite.notes == ()
+    assert len(suite.of_class("sample")) == len(suite.of_class("sample-wrapped")) == 8
+
+
+def test_with_a_checkout_it_is_another_suite_by_its_hash(source: Path) -> None:
+    assert load("post", llmperf_source=source).sha256 != POST.sha256
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        SuiteError, match=r"sonnet\.txt: cannot be read: No such file.*a checkout of ray-project/llmperf"
+    ):
+        load("post", llmperf_source=tmp_path)
+
+
+def test_a_checkout_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(SuiteError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
+        load("post", llmperf_source=checkout(tmp_path, "a\n" * 500))
+
+
+def test_other_suites_do_not_look_for_the_checkout(tmp_path: Path) -> None:
+    assert load("real", llmperf_source=tmp_path / "nowhere").name == "real"

@@ -1,0 +1,145 @@
+"""What the suite `real` promises of its prompts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from itertools import combinations, pairwise, takewhile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tandem.bench.suites import suite as suites
+from tandem.bench.suites.prompt import Prompt
+from tandem.bench.suites.suite import load
+
+ROOT = Path(__file__).parents[3]
+REAL = load("real")
+CLASSES = (
+    "repetition", "numeric", "json", "code-completion", "code-edit", "extraction", "report", "config", "summary",
+    "translation", "chat", "creative", "reasoning", "open-ended",
+)  # fmt: skip
+
+LONGEST = 1100  # characters; at Qwen's 3 characters a token of mixed text, about the 384 of experiments/post.yaml
+SHARED_BEGINNING = 24  # characters: with a chat template still inside vLLM's first block of 16 tokens
+ALIKE = 0.15  # of the word triples of the shorter of two prompts of one class
+
+
+def triples(prompt: Prompt) -> set[tuple[str, ...]]:
+    words = re.findall(r"\w+", prompt.as_text().lower())
+    return set(zip(words, words[1:], words[2:], strict=False))
+
+
+def beginning(one: str, other: str) -> int:
+    """Return how many characters two texts begin with alike."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+
+
+def test_it_has_fourteen_classes_of_twelve_prompts() -> None:
+    assert Counter(prompt.class_ for prompt in REAL.prompts) == dict.fromkeys(CLASSES, 12)
+
+
+def test_its_classes_stand_in_the_order_of_the_documentation() -> None:
+    documented = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs" / "suites.md").read_text(), flags=re.MULTILINE)
+
+    assert REAL.classes == CLASSES
+    assert tuple(documented) == CLASSES
+
+
+@pytest.mark.parametrize("prompt", REAL.prompts, ids=lambda prompt: prompt.id)
+def test_a_prompt_is_named_after_its_class_and_fits_the_post_s_experiment(prompt: Prompt) -> None:
+    assert prompt.id.startswith(f"{prompt.class_}-")
+    assert prompt.characters <= LONGEST
+
+
+def test_every_answer_may_end_naturally_within_the_experiments_outputs() -> None:
+    most = min(yaml.safe_load(path.read_text())["max_output_tokens"] for path in (ROOT / "experiments").glob("*.yaml"))
+
+    assert {prompt.id for prompt in REAL.prompts if not 100 <= (prompt.max_tokens or 0) <= most} == set()
+    assert [prompt.id for prompt in REAL.prompts if "to-limit" in prompt.check] == []
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_no_two_prompts_of_a_class_nearly_say_the_same(name: str) -> None:
+    said = {prompt.id: triples(prompt) for prompt in REAL.of_class(name)}
+
+    alike = {
+        (one, other): round(len(said[one] & said[other]) / min(len(said[one]), len(said[other])), 2)
+        for one, other in combinations(said, 2)
+        if len(said[one] & said[other]) > ALIKE * min(len(said[one]), len(said[other]))
+    }
+
+    assert alike == {}
+
+
+def test_no_two_prompts_share_a_beginning_that_a_prefix_cache_could_keep() -> None:
+    texts = sorted((prompt.as_text(), prompt.id) for prompt in REAL.prompts)
+
+    shared = [
+        (one_id, other_id)
+        for (one, one_id), (other, other_id) in pairwise(texts)
+        if beginning(one, other) > SHARED_BEGINNING
+    ]
+
+    assert shared == []
+
+
+def test_no_prompt_has_a_system_message_which_all_would_share() -> None:
+    assert [prompt.id for prompt in REAL.prompts if prompt.as_messages()[0]["role"] == "system"] == []
+
+
+def test_the_prompts_of_a_class_differ_in_length() -> None:
+    lengths = {name: [prompt.characters for prompt in REAL.of_class(name)] for name in CLASSES}
+
+    assert [name for name, found in lengths.items() if max(found) < 1.5 * min(found)] == []
+
+
+@pytest.mark.parametrize(
+    ("hint", "classes"),
+    [
+        ("repeats", {"repetition"}),
+        ("json", {"json", "extraction"}),
+        ("code", {"code-completion", "code-edit", "config", "extraction"}),
+    ],
+)
+def test_a_hint_stands_only_where_its_answer_is_asked_for(hint: str, classes: set[str]) -> None:
+    assert {prompt.class_ for prompt in REAL.prompts if hint in prompt.check} == classes
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("repetition", "repeats"),
+        ("json", "json"),
+        ("code-completion", "code"),
+        ("code-edit", "code"),
+        ("config", "code"),
+    ],
+)
+def test_every_prompt_of_a_checked_class_has_its_hint(name: str, hint: str) -> None:
+    assert [prompt.id for prompt in REAL.of_class(name) if hint not in prompt.check] == []
+
+
+@pytest.mark.parametrize(
+    "prompt", [prompt for prompt in REAL.prompts if "json" in prompt.check], ids=lambda prompt: prompt.id
+)
+def test_a_prompt_whose_answer_must_parse_says_or_shows_json(prompt: Prompt) -> None:
+    assert "JSON" in prompt.as_text() or '{"' in prompt.as_text()
+
+
+def test_addresses_are_those_reserved_for_examples() -> None:
+    text = (suites.DATA / "real.jsonl").read_text()
+
+    hosts = set(re.findall(r"\b(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev)\b", text))
+    networks = set(re.findall(r"\b\d+\.\d+\.\d+\.\d+\b", text))
+
+    assert {host for host in hosts if not host.endswith("example.com")} == set()
+    assert {address for address in networks if not address.startswith(("10.", "127."))} == set()
+
+
+def test_the_file_is_written_one_way() -> None:
+    lines = (suites.DATA / "real.jsonl").read_text().splitlines()
+
+    assert [json.dumps(json.loads(line), ensure_ascii=False) for line in lines] == lines
