@@ -1,0 +1,271 @@
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tandem.bench.counters import Change, Known, Scrape, changes, difference, parse, rates, read_scrapes
+from tandem.bench.fault import BenchError
+
+# names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours
+V1_LIVE = """\
+# HELP vllm:num_requests_running Number of requests in model execution batches.
+# TYPE vllm:num_requests_running gauge
+vllm:num_requests_running{engine="0",model_name="m"} 0.0
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="m"} 460.0
+# TYPE vllm:time_to_first_token_seconds histogram
+vllm:time_to_first_token_seconds_bucket{engine="0",le="0.001",model_name="m"} 0.0
+vllm:time_to_first_token_seconds_bucket{engine="0",le="+Inf",model_name="m"} 10.0
+vllm:time_to_first_token_seconds_count{engine="0",model_name="m"} 10.0
+vllm:time_to_first_token_seconds_sum{engine="0",model_name="m"} 2.0
+# TYPE vllm:inter_token_latency_seconds histogram
+vllm:inter_token_latency_seconds_bucket{engine="0",le="+Inf",model_name="m"} 100.0
+vllm:inter_token_latency_seconds_count{engine="0",model_name="m"} 100.0
+vllm:inter_token_latency_seconds_sum{engine="0",model_name="m"} 4.5
+# TYPE vllm:spec_decode_num_drafts_total counter
+vllm:spec_decode_num_drafts_total{engine="0",model_name="m"} 100.0
+# TYPE vllm:spec_decode_num_draft_tokens_total counter
+vllm:spec_decode_num_draft_tokens_total{engine="0",model_name="m"} 700.0
+# TYPE vllm:spec_decode_num_accepted_tokens_total counter
+vllm:spec_decode_num_accepted_tokens_total{engine="0",model_name="m"} 350.0
+# TYPE vllm:spec_decode_num_accepted_tokens_per_pos_total counter
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="0"} 90.0
+vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="1"} 80.0
+# TYPE vllm:spec_decode_num_accepted_tokens_per_pos_created gauge
+vllm:spec_decode_num_accepted_tokens_per_pos_created{engine="0",model_name="m",position="0"} 1.76e+09
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="16",cache_dtype="auto"} 1.0
+"""
+
+V0_FLAT = """\
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{model_name="m"} 230.0
+# TYPE vllm:request_generation_tokens histogram
+vllm:request_generation_tokens_bucket{le="1.0",model_name="m"} 0.0
+vllm:request_generation_tokens_bucket{le="+Inf",model_name="m"} 10.0
+vllm:request_generation_tokens_count{model_name="m"} 10.0
+vllm:request_generation_tokens_sum{model_name="m"} 1000.0
+# TYPE vllm:time_per_output_token_seconds histogram
+vllm:time_per_output_token_seconds_count{model_name="m"} 220.0
+"""
+
+V1_FLAT = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 220.0, "drafts": 0.0}
+PLAIN = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 990.0}
+ZERO: dict[str, float] = {}
+
+
+def changed(after: dict[str, float], before: dict[str, float] = ZERO) -> Change:
+    change = difference(before, after)
+    assert isinstance(change, Change)
+    return change
+
+
+def scrape(when: str, counters: dict[str, float] | None, **changes: object) -> Scrape:
+    return Scrape(**{"at_s": 1.0, "arm": "spec", "class_": "chat", "when": when, "counters": counters, **changes})
+
+
+def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position() -> None:
+    said = rates(changed(parse(V1_LIVE)))
+
+    assert said.values == pytest.approx({
+        "acceptance_length": 4.5,
+        "draft_acceptance_rate": 0.5,
+        "acceptance_position_1": 0.9,
+        "acceptance_position_2": 0.8,
+        "target_steps_per_token": 110 / 460,
+    })  # fmt: skip
+    assert not said.derived
+
+
+def test_only_what_counted_between_the_scrapes_is_taken() -> None:
+    before = {key: value / 2 for key, value in parse(V1_LIVE).items()} | {"accepted_tokens": 300.0}
+
+    assert rates(changed(parse(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
+
+
+def test_flat_counters_of_the_plug_in_give_tokens_a_decode_step() -> None:
+    said = rates(changed(V1_FLAT))
+
+    assert said.derived
+    assert said.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
+
+
+def test_a_page_of_v0_gives_tokens_a_decode_step() -> None:
+    said = rates(changed(parse(V0_FLAT)))
+
+    assert said.derived
+    assert said.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
+
+
+def test_the_same_work_gives_the_same_acceptance_on_both_engines() -> None:
+    assert rates(changed(parse(V0_FLAT))).values == rates(changed(V1_FLAT)).values
+
+
+def test_v0_is_told_from_v1_by_its_runtime_where_that_is_known() -> None:
+    both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
+
+    assert rates(changed(both), Known(runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
+
+
+@pytest.mark.parametrize("running", ["before", "after"])
+def test_v0_says_nothing_while_requests_run(running: str) -> None:
+    before, after = ({"running": float(when == running)} for when in ("before", "after"))
+
+    said = rates(changed(parse(V0_FLAT) | after, before))
+
+    assert said.values == {}
+    assert "some did not end in the turn" in said.absent[0]
+
+
+def test_v0_says_nothing_of_a_turn_with_failed_requests() -> None:
+    assert rates(changed(parse(V0_FLAT)), failed=1).values == {}
+
+
+def test_v1_does_not_mind_failed_requests() -> None:
+    assert "acceptance_length" in rates(changed(V1_FLAT), failed=1).values
+
+
+def test_an_arm_known_not_to_speculate_has_steps_and_no_acceptance() -> None:
+    said = rates(changed(PLAIN), Known(speculates=False))
+
+    assert said.values == {"target_steps_per_token": 1.0}
+    assert said.absent == ("it does not speculate",)
+
+
+def test_one_token_a_step_without_drafts_is_called_acceptance_only_where_speculation_is_known() -> None:
+    assert "acceptance_length" not in rates(changed(PLAIN)).values
+    assert "nothing says that it speculates" in rates(changed(PLAIN)).absent[0]
+    assert rates(changed(PLAIN), Known(speculates=True)).values["acceptance_length"] == 1.0
+
+
+def test_more_tokens_a_step_than_the_window_allows_are_not_believed() -> None:
+    said = rates(changed(V1_FLAT), Known(speculates=True, window=3))
+
+    assert said.values == {}
+    assert said.absent == ("4.50 tokens a step is more than a window of 3 can commit",)
+
+
+@pytest.mark.parametrize("wrong", [{"accepted_tokens": 800.0}, {"draft_tokens": 900.0}])
+def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dict[str, float]) -> None:
+    said = rates(changed(parse(V1_LIVE) | wrong), Known(window=7))
+
+    assert said.values.keys() == {"target_steps_per_token"}
+    assert "contradict" in said.absent[0]
+
+
+@pytest.mark.parametrize(
+    "counters", [{}, {"drafts": 0.0}, {"generation_tokens": 5.0}, PLAIN | {"generation_tokens": 9.0}]
+)
+def test_a_page_that_cannot_carry_a_figure_gives_the_reason(counters: dict[str, float]) -> None:
+    said = rates(changed(counters))
+
+    assert said.values == {}
+    assert len(said.absent) == 1
+
+
+def test_the_counters_of_several_engines_are_added() -> None:
+    second = V1_LIVE.replace('engine="0"', 'engine="1"')
+
+    assert parse(V1_LIVE + second)["drafts"] == 200.0
+    assert parse(V1_LIVE + second)["accepted_at_2"] == 160.0
+
+
+def test_values_that_are_no_number_are_left_out() -> None:
+    assert parse('vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n') == {"running": 1.0}
+
+
+@pytest.mark.parametrize("page", ["<!doctype html><html>", '{"detail":"Not Found"}', "one two three"])
+def test_a_page_that_is_no_prometheus_text_is_refused(page: str) -> None:
+    with pytest.raises(BenchError, match="no Prometheus text"):
+        parse(page)
+
+
+def test_counters_that_fell_mean_a_restart() -> None:
+    assert difference({"drafts": 5.0}, {"drafts": 4.0}) == "the server restarted between the two scrapes (drafts fell)"
+
+
+def test_counters_that_vanished_mean_a_restart() -> None:
+    assert "restarted" in difference({"drafts": 5.0}, {})
+
+
+def test_a_restart_is_seen_by_the_start_time_where_the_counters_have_outgrown_themselves() -> None:
+    before = parse("process_start_time_seconds 100\nvllm:generation_tokens_total 5\n")
+    after = parse("process_start_time_seconds 900\nvllm:generation_tokens_total 50\n")
+
+    assert difference(before, after) == "the server restarted between the two scrapes"
+
+
+def test_gauges_may_fall() -> None:
+    assert isinstance(difference({"running": 3.0}, {"running": 0.0}), Change)
+
+
+def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
+    rng = random.Random(3)  # noqa: S311 - repeatable
+    counters = dict.fromkeys(V1_FLAT, 0.0)
+    for _ in range(500):
+        before = dict(counters)
+        if rng.random() < 0.2:
+            counters = dict.fromkeys(V1_FLAT, 0.0)
+        counters = {key: value + rng.choice([0, 1, 50]) for key, value in counters.items()}
+        change = difference(before, counters)
+        assert isinstance(change, str) or min(change.counts.values()) >= 0
+
+
+def test_a_turn_is_paired_by_arm_class_load_round_and_slot() -> None:
+    found, notes = changes(iter([
+        scrape("before", {"drafts": 1.0}, slot=0), scrape("before", {"drafts": 10.0}, slot=1),
+        scrape("after", {"drafts": 4.0}, slot=0), scrape("after", {"drafts": 40.0}, slot=1),
+    ]))  # fmt: skip
+
+    assert [(turn[-1], change.counts["drafts"]) for turn, change in found] == [(0, 3.0), (1, 30.0)]
+    assert notes == []
+
+
+def test_a_turn_that_was_resumed_gives_two_changes() -> None:
+    found, _ = changes(iter([
+        scrape("before", {"drafts": 1.0}), scrape("after", {"drafts": 4.0}),
+        scrape("before", {"drafts": 9.0}), scrape("after", {"drafts": 11.0}),
+    ]))  # fmt: skip
+
+    assert [change.counts["drafts"] for _, change in found] == [3.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("scrapes", "reason"),
+    [
+        ([scrape("after", {})], "there is no scrape before it"),
+        ([scrape("before", {})], "there is no scrape after it"),
+        ([scrape("before", {}), scrape("after", None, error="status 404")], "could not be had (status 404)"),
+        ([scrape("before", {"drafts": 2.0}), scrape("after", {"drafts": 1.0})], "restarted"),
+    ],
+)
+def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[Scrape], reason: str) -> None:
+    found, (note,) = changes(iter(scrapes))
+
+    assert found == []
+    assert note.startswith("counters of spec chat round 0, slot 0: ")
+    assert reason in note
+    assert note.endswith("; dropped")
+
+
+def test_a_file_of_scrapes_is_read_up_to_a_torn_end(tmp_path: Path) -> None:
+    path = tmp_path / "counters.jsonl"
+    line = msgspec.json.encode(scrape("before", {"drafts": 1.0})) + b"\n"
+    path.write_bytes(line + line[:-9])
+
+    assert list(read_scrapes(path)) == [scrape("before", {"drafts": 1.0})]
+
+
+def test_a_bad_line_among_the_scrapes_is_refused_by_line(tmp_path: Path) -> None:
+    path = tmp_path / "counters.jsonl"
+    path.write_bytes(b"{}\n")
+
+    with pytest.raises(BenchError, match=r"counters\.jsonl:1: this is no scrape"):
+        list(read_scrapes(path))
+
+
+def test_a_run_without_scrapes_has_none(tmp_path: Path) -> None:
+    assert list(read_scrapes(tmp_path / "counters.jsonl")) == []
