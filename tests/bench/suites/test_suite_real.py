@@ -42,7 +42,8 @@ def test_it_has_fourteen_classes_of_twelve_prompts() -> None:
 
 
 def test_its_classes_stand_in_the_order_of_the_documentation() -> None:
-    documented = re.findall(r"^\| `([a-z-]+)` \|", (ROOT / "docs" / "suites.md").read_text(), flags=re.MULTILINE)
+    section = (ROOT / "docs" / "suites.md").read_text().partition("## `real`")[2].partition("\n## ")[0]
+    documented = re.findall(r"^\| `([a-z-]+)` \|", section, flags=re.MULTILINE)
 
     assert REAL.classes == CLASSES
     assert tuple(documented) == CLASSES
