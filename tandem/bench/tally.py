@@ -156,7 +156,8 @@ def tally(part: Part) -> Tally:
             sum_.torn.append(torn)
         if records:
             _add_block(sum_, records, part.limits)
-    sum_.values = {key: [np.concatenate(arrays)] for key, arrays in sum_.values.items()}
+    for key in sum_.values:
+        sum_.values[key] = [np.concatenate(sum_.values[key])]  # one key at a time: both forms of all would double it
     sum_.rows = [Rows.joined(sum_.rows)] if sum_.rows else []
     return sum_
 
@@ -167,15 +168,25 @@ def _blocks(part: Part) -> Iterator[tuple[list[Measured], Torn | None]]:
         file.seek(part.first)
         at = part.first
         while at < part.end:
-            block = file.read(min(BLOCK, part.end - at)) + file.readline()
-            try:
-                records, torn = decoder.decode_lines(block), None
-            except (msgspec.DecodeError, UnicodeDecodeError):
-                records, torn = _line_by_line(decoder, block, part.path, at)
+            block = file.read(min(BLOCK, part.end - at))
+            if not block.endswith(b"\n"):
+                block += file.readline()
+            records, torn = _decoded(decoder, block, part.path, at)
             if any(record.schema != SCHEMA for record in records):
                 _refuse_schema(decoder, block, part.path, at)
             at += len(block)
             yield records, torn
+
+
+def _decoded(
+    decoder: msgspec.json.Decoder[Measured], block: bytes, path: Path, at: int
+) -> tuple[list[Measured], Torn | None]:
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    try:
+        records = decoder.decode_lines(block)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return _line_by_line(decoder, block, path, at)
+    return (records, None) if len(records) == lines else _line_by_line(decoder, block, path, at)
 
 
 def _line_by_line(
