@@ -1,4 +1,4 @@
-"""`tandem bench run|report`: measure servers, and read again what was measured.
+"""`tandem bench run|report|truth`: measure servers, read again what was measured, hold it against a server's own log.
 
 Invariant: plan and progress go to standard error, the table or JSON to standard output; whatever ends a run, what it
 recorded is kept and reported on. aiohttp, numpy and uvloop are loaded by these commands alone, and when they run.
@@ -12,6 +12,8 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,6 +41,12 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
     does = "compute every figure of a run again from its records"
     report = verbs.add_parser("report", help=does, description=does, epilog=parser.epilog, parents=[shared])
     report.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
+    does = "print each figure beside what the servers themselves logged"
+    truth = verbs.add_parser("truth", help=does, description=does, epilog=parser.epilog, parents=[shared])
+    truth.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
+    truth.add_argument(
+        "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
+    )
 
 
 def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
@@ -55,6 +63,8 @@ def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
     from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
 
     try:
+        if options.verb == "truth":
+            return _truth(options.folder, options.log, chosen)
         return _report(options.folder, chosen) if options.verb == "report" else _run(chosen, options)
     except BenchError as fault:
         _tell(fault, as_json=chosen.as_json)
@@ -73,6 +83,17 @@ def _report(folder: Path, chosen: Selection) -> Exit:
     from tandem.commands.bench_report import report  # noqa: PLC0415 - numpy
 
     return report(folder, chosen.as_json)
+
+
+def _truth(folder: Path, logs: Sequence[Path], chosen: Selection) -> Exit:
+    from tandem.bench.beside import beside, lines  # noqa: PLC0415 - numpy
+
+    found = beside(folder, logs)
+    if chosen.as_json:
+        print_json(asdict(found))
+    else:
+        print("\n".join(lines(found)))
+    return Exit.DONE if found.rows else Exit.WORLD_FAILED
 
 
 def _run(chosen: Selection, options: argparse.Namespace) -> Exit:

@@ -1,0 +1,105 @@
+"""Measure the measuring: accuracy, bursts and capacity of the load; print Markdown for docs/measurement.md.
+
+    python benchmarks/load.py [--only accuracy|bursts|capacity] [--write]
+
+Ten minutes, on a machine that does nothing else. Every server and every client is a process of its own; truth is the
+server's own log. `capacity` needs aiperf in `.venv-aiperf` (`make bench-load` makes it). The time of a million
+records is benchmarks/records.py. Ends with 1 where a limit is not held.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import load_accuracy  # noqa: E402
+import load_bursts  # noqa: E402
+import load_capacity  # noqa: E402
+from load_parts import PartError  # noqa: E402
+
+DOCUMENT = ROOT / "docs" / "measurement.md"
+
+
+def accuracy(folder: Path) -> tuple[list[str], bool]:
+    """Return the table of accuracy, and whether every limit holds."""
+    rows = list(load_accuracy.accuracy(folder))
+    return load_accuracy.table(rows), all(row.holds for row in rows)
+
+
+def bursts(folder: Path) -> tuple[list[str], bool]:
+    """Return the table of bursts, and whether TPOT stays."""
+    rows = load_bursts.bursts(folder)
+    return load_bursts.table(rows), load_bursts.holds(rows)
+
+
+def capacity(folder: Path) -> tuple[list[str], bool]:
+    """Return the table of capacity, and whether Tandem's is the highest and the tools agree."""
+    rows = []
+    for row in load_capacity.capacity(folder):
+        rows.append(row)
+        print(load_capacity.table([row])[-1], file=sys.stderr)
+    lines, held = load_capacity.table(rows), True
+    lines.append("")
+    for rate in load_capacity.RATES:
+        most = {tool: load_capacity.highest(rows, tool, rate) for tool in ("tandem", "aiperf")}
+        held &= most["tandem"] >= most["aiperf"]
+        said = ", ".join(f"{tool} {streams}" for tool, streams in most.items())
+        lines.append(f"Most streams at {rate} chunks/s under {load_capacity.LIMIT_MS:g} ms: {said}.")
+    apart = load_capacity.disagreement(rows)
+    lines.append(f"Largest difference of the tools' TPOT under a load that both held: {apart:.2%} (limit 1 %).")
+    return lines, held and apart <= 0.01  # noqa: PLR2004 - the limit stands in the line above
+
+
+PARTS: dict[str, Callable[[Path], tuple[list[str], bool]]] = {
+    "accuracy": accuracy, "bursts": bursts, "capacity": capacity,
+}  # fmt: skip
+
+
+def main() -> int:
+    """Run the parts asked for; 1 where a limit is not held, 3 where a part could not run."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}")
+    options = parser.parse_args()
+    held = True
+    for name in [options.only] if options.only else PARTS:
+        with tempfile.TemporaryDirectory(prefix="tandem-load-") as folder:
+            try:
+                lines, holds = PARTS[name](Path(folder))
+            except PartError as failure:
+                print(f"error: {name}: {failure}", file=sys.stderr)
+                return 3
+        text = "\n".join([f"{_machine()}; limits {'held' if holds else '**not held**'}.", "", *lines])
+        print(f"\n## {name}\n\n{text}")
+        if options.write:
+            _write(name, text)
+        held &= holds
+    return 0 if held else 1
+
+
+def _machine() -> str:
+    today = datetime.now(UTC).date().isoformat()
+    return f"`python benchmarks/load.py`, {today}, {os.cpu_count()} cores, Python {platform.python_version()}"
+
+
+def _write(name: str, text: str) -> None:
+    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+    document = DOCUMENT.read_text()
+    before, _, rest = document.partition(begin)
+    _, _, after = rest.partition(end)
+    if not after:
+        raise SystemExit(f"{DOCUMENT} lacks {begin} ... {end}")
+    DOCUMENT.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+import json
+
+import pytest
+
+from tandem.bench.beside import beside, lines
+from tandem.bench.record import Chunk, Record, Writer
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Two arms, two classes; the variant commits four tokens a step and takes twice as long for it."""
+    log = []
+    with Writer(tmp_path / "records.jsonl") as writer:
+        for arm, tokens, step_s in (("plain", 1, 0.04), ("drafted", 4, 0.08)):
+            for class_ in ("chat", "json"):
+                request_id = f"{arm}.{class_}"
+                bursts = [[100.2, 1]] + [[100.2 + step_s * number, tokens] for number in range(1, 9)]
+                log.append({"request_id": request_id, "accepted_s": 100.0, "bursts": bursts})
+                writer.write(record(arm, class_, bursts))
+    (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+    return tmp_path
+
+
+def record(arm, class_, bursts, **changes) -> Record:
+    start_s = 99.999  # a millisecond on the way
+    last_s = bursts[-1][0] - start_s
+    fields = {
+        "request_id": f"{arm}.{class_}", "arm": arm, "class_": class_, "suite": "s", "prompt_id": class_,
+        "start_s": start_s, "end_s": last_s,
+        "chunks": (
+            Chunk(bursts[0][0] - start_s, "role", 0), *(Chunk(at - start_s, "text", size) for at, size in bursts),
+            Chunk(last_s, "end", 0),
+        ),
+        "completion_tokens": sum(size for _, size in bursts), "counted_by": "usage",
+    }  # fmt: skip
+    return Record(**fields | changes)
+
+
+def rows(run):
+    return {(row.class_, row.arm): row for row in beside(run, [run / "log.jsonl"]).rows}
+
+
+def test_truth_and_measurement_of_a_figure_stand_beside_each_other(run) -> None:
+    assert rows(run)["chat", "plain"].figures["ttft_ms"] == pytest.approx((200, 201))
+
+
+def test_time_per_token_is_that_of_the_log(run) -> None:
+    truth, ours = rows(run)["json", "drafted"].figures["tpot_ms"]
+
+    assert (truth, ours) == pytest.approx((8 * 80 / 32, 8 * 80 / 32))
+
+
+def test_a_count_of_chunks_gives_about_the_time_of_a_step(run) -> None:
+    assert rows(run)["all", "drafted"].llmperf_ms == pytest.approx((201 + 8 * 80) / 11)
+
+
+def test_a_request_that_no_log_has_is_left_out_of_both_sides_and_counted(run) -> None:
+    with Writer(run / "records.jsonl") as writer:
+        writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], request_id="stray"))
+
+    found = beside(run, [run / "log.jsonl"])
+
+    assert (found.left_out, rows(run)["chat", "plain"].n) == (1, 1)
+
+
+def test_a_request_that_failed_is_left_out(run) -> None:
+    with Writer(run / "records.jsonl") as writer:
+        writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], error="closed"))
+
+    assert beside(run, [run / "log.jsonl"]).left_out == 1
+
+
+def test_a_request_that_its_server_spoiled_is_left_out(run) -> None:
+    spoiled = (run / "log.jsonl").read_text().replace('"plain.chat",', '"plain.chat", "fault": "stall",')
+    (run / "log.jsonl").write_text(spoiled)
+
+    assert ("chat", "plain") not in rows(run)
+
+
+def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run) -> None:
+    *_, last = lines(beside(run, [run / "log.jsonl"]))
+
+    assert last == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks 0.62"
+
+
+def test_no_line_is_wider_than_a_terminal(run) -> None:
+    assert max(map(len, lines(beside(run, [run / "log.jsonl"])))) <= 100
+
+
+def test_one_class_has_no_row_for_all(run) -> None:
+    kept = [line for line in (run / "log.jsonl").read_text().splitlines() if "chat" in line]
+    (run / "log.jsonl").write_text("\n".join(kept) + "\n")
+
+    assert {class_ for class_, _ in rows(run)} == {"chat"}

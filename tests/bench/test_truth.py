@@ -1,0 +1,76 @@
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tandem.bench.fault import BenchError
+from tandem.bench.truth import Served, read_log, read_logs
+
+LINE = '{"request_id": "a", "accepted_s": 10.0, "bursts": [[10.2, 1], [10.25, 4], [10.3, 3]], "status": 200}\n'
+
+
+@pytest.fixture
+def log(tmp_path) -> Path:
+    return tmp_path / "log.jsonl"
+
+
+def served(**changes) -> Served:
+    return msgspec.structs.replace(msgspec.json.decode(LINE, type=Served), **changes)
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        ("tokens", 8),
+        ("ttft_ms", 200),
+        ("e2e_ms", 300),
+        ("tpot_ms", 100 / 7),
+        ("chunk_gap_ms", 50),
+        ("tokens_per_chunk", 8 / 3),
+        ("output_tokens_per_s", 8 / 0.3),
+    ],
+)
+def test_a_figure_of_a_log_is_counted_by_hand(figure, value) -> None:
+    assert getattr(served(), figure) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("figure", ["tpot_ms", "chunk_gap_ms"])
+def test_a_single_token_has_no_time_between_tokens(figure) -> None:
+    assert getattr(served(bursts=((10.2, 1),)), figure) is None
+
+
+def test_lines_without_a_request_are_passed_over(log) -> None:
+    log.write_text('{"knobs": {}}\n' + LINE + '{"event": "restart", "at_s": 3}\n')
+
+    assert list(read_log(log)) == ["a"]
+
+
+def test_a_request_without_tokens_is_left_out(log) -> None:
+    log.write_text('{"request_id": "b", "accepted_s": 1.0, "bursts": [], "fault": "status_500"}\n' + LINE)
+
+    assert list(read_log(log)) == ["a"]
+
+
+def test_a_line_that_a_killed_server_left_half_is_passed_over(log) -> None:
+    log.write_text(LINE + LINE[:40])
+
+    assert list(read_log(log)) == ["a"]
+
+
+def test_a_line_that_is_no_log_is_named(log) -> None:
+    log.write_text(LINE + "not json\n")
+
+    with pytest.raises(BenchError, match=r"log.jsonl:2: this is no line of a server's log"):
+        read_log(log)
+
+
+def test_a_log_that_is_not_there_says_what_to_name(log) -> None:
+    with pytest.raises(BenchError, match="name the file that the server was started to log to"):
+        read_log(log)
+
+
+def test_several_logs_read_as_one(tmp_path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(LINE.replace('"a"', f'"{name}"'))
+
+    assert sorted(read_logs([tmp_path / "a", tmp_path / "b"])) == ["a", "b"]
