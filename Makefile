@@ -8,7 +8,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
 
-.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts clean
+.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts llmperf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -71,5 +71,18 @@ bench: setup ## measure synthesis, check and render; figures in docs/performance
 bench-artifacts: setup ## measure uploads and downloads against the AWS CLI; needs 16 GB of disk, ten minutes
 	$(BIN)/python benchmarks/artifacts.py
 
+llmperf: setup ## run the real llmperf against the twin; SOURCE=DIR is its checkout, OUT=DIR takes all files
+	$(BIN)/python benchmarks/llmperf.py --source "$(SOURCE)" $(if $(OUT),--out "$(OUT)")
+
+.venv-aiperf/.ready: benchmarks/aiperf-requirements.txt
+	@echo "==> aiperf into .venv-aiperf (about 1.2 GB)"
+	$(PYTHON) -m venv .venv-aiperf
+	.venv-aiperf/bin/pip install -qq --no-deps -r $<
+	@touch $@
+
+bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf; a quarter of an hour
+	$(BIN)/python benchmarks/load.py
+	$(BIN)/python benchmarks/records.py
+
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-tools node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-tools .venv-llmperf node_modules cdk.out build
