@@ -8,7 +8,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
 
-.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts llmperf clean
+.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts bench-load llmperf clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
