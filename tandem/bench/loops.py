@@ -21,6 +21,7 @@ from tandem.bench.manifest import Offers
 from tandem.bench.plan import Item, Turn
 from tandem.bench.record import Record
 from tandem.bench.recorder import Asked, Recorder
+from tandem.bench.resume import AGAIN
 from tandem.bench.settings import Settings
 from tandem.bench.wire import Ask
 
@@ -110,7 +111,7 @@ class Loops:
     async def _one(self, arm: Arm, turn: Turn, item: Item, worker: int, due_s: float | None = None) -> Record | None:
         base = turn.request_id(arm.name, item)
         before = self.attempts.get(base, 0)
-        ask = self.ask(arm, item, f"{base}~{before + 1}" if before else base)
+        ask = self.ask(arm, item, f"{base}{AGAIN}{before + 1}" if before else base)
         asked = Asked(
             arm=arm.name, turn=turn, item=item, worker=worker, ask=ask, models=arm.models, due_s=due_s,
             attempts=before + 1,

@@ -1,7 +1,7 @@
 """Going on with a run that was cut short: what it has, and whether it is still the same run.
 
 Invariant: a request with a record is not asked again, except one that the interrupt itself cut; that one is asked
-anew under its id with `~1` behind it, so that no id stands twice in a file. A run whose settings differ from the
+anew under its id with `~2` behind it, so that no id stands twice in a file. A run whose settings differ from the
 manifest's is refused with the field.
 """
 
@@ -17,9 +17,9 @@ import msgspec
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS
 from tandem.bench.manifest import FILE, Manifest
-from tandem.bench.record import Record, Torn, read_records
+from tandem.bench.record import Torn, read_records
 
-AGAIN = "~"  # between a request's id and the number of its attempts before
+AGAIN = "~"  # between a request's id and the number of the attempt, from the second on
 ASKED = (
     "version", "schedule", "seed", "api", "thinking", "temperature", "max_tokens", "concurrency", "rate_per_s",
     "rounds", "repeats", "prompts_per_class", "mixed", "duration_s", "time_outs",
@@ -69,16 +69,6 @@ def recorded(folder: Path, tell: Callable[[str], None]) -> Recorded:
         spans[turn] = min(began, record.start_s), max(ended, record.start_s + record.end_s)
     spent_s = sum(ended - began for began, ended in spans.values())
     return Recorded(done=frozenset(done), interrupted=interrupted, spent_s=spent_s)
-
-
-def superseded(records: Iterator[Record]) -> Iterator[str]:
-    """Yield the id of every record that a later attempt replaced."""
-    cut: dict[str, str] = {}
-    for record in records:
-        base = record.request_id.partition(AGAIN)[0]
-        if base in cut:
-            yield cut[base]
-        cut[base] = record.request_id
 
 
 def refuse_other(before: Manifest, now: Manifest, folder: Path) -> None:

@@ -73,7 +73,7 @@ class Run:
     settings: Settings
     folder: Path
     resume: bool = False
-    out: TextIO = sys.stderr
+    out: TextIO = field(default_factory=lambda: sys.stderr)
     wait_s: float = WAIT_S
     stop: Stop = field(init=False)
     plan: Plan = field(init=False)

@@ -76,10 +76,14 @@ async def until(true: Callable[[], bool]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def serving(schedules: Sequence[Schedule]) -> AsyncIterator[list[Server]]:
-    """Start one server for each schedule."""
+async def serving(schedules: Sequence[Schedule], at: Sequence[int]) -> AsyncIterator[list[Server]]:
+    """Start one server for each schedule, on ports of their own or `at` given ones."""
+    ports = [*at, *[0] * len(schedules)]
     async with contextlib.AsyncExitStack() as stack:
-        yield [await stack.enter_async_context(Counting(schedule)) for schedule in schedules]
+        yield [
+            await stack.enter_async_context(Counting(schedule, port=port))
+            for schedule, port in zip(schedules, ports, strict=False)
+        ]
 
 
 def measure(
@@ -91,6 +95,7 @@ def measure(
     wait_s: float = 5.0,
     resume: bool = False,
     ports: Sequence[int] | None = None,
+    at: Sequence[int] = (),
     **changed: Any,
 ) -> Ran:
     """Run once into `folder`/out; `meanwhile` goes on beside it."""
@@ -98,7 +103,7 @@ def measure(
     said = io.StringIO()
 
     async def main() -> Ran:
-        async with serving(schedules) as servers:
+        async with serving(schedules, at) as servers:
             asked = settings(ports or [server.port for server in servers], suite, **changed)
             run = Run(settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume)
             other = asyncio.create_task(meanwhile(servers, run)) if meanwhile else None

@@ -376,3 +376,64 @@ def test_a_server_that_fails_but_answers_health_is_not_waited_for(tmp_path):
 
     assert Counter(record.error for record in ran.records) == {"status_500": 12}
     assert "is paused" not in ran.said
+
+
+# an interrupt
+
+
+@pytest.fixture(scope="module")
+def cut(tmp_path_factory):
+    """A run that was interrupted while two answers were slow, and what became of it when it was resumed."""
+    folder = tmp_path_factory.mktemp("cut")
+
+    async def meanwhile(servers, run):
+        await until(lambda: len(servers[0].posted) >= 4)  # two of a probe or less
+        servers[0].default = Schedule(ttft_ms=20_000)
+        seen = len(servers[0].posted)
+        await until(lambda: len(servers[0].posted) >= seen + 2)
+        run.stop.ask("interrupted", grace_s=0.01)
+
+    asked = {"code": [f"say {n}" for n in range(12)]}
+    first = measure(folder, asked, schedules=[QUICK], meanwhile=meanwhile)
+    records, summary = first.records, json.loads((folder / "out" / "summary.json").read_text())
+    manifest = first.manifest
+    second = measure(folder, asked, schedules=[QUICK], resume=True, at=[first.servers[0].port])
+    return records, summary, manifest, second
+
+
+def test_what_an_interrupt_cuts_is_recorded_as_interrupted(cut):
+    records, *_ = cut
+
+    assert Counter(record.error for record in records)["interrupted"] == 2
+    assert len(records) < 12
+
+
+def test_an_interrupted_run_is_summarized(cut):
+    _, summary, manifest, _ = cut
+
+    assert summary["records"] > 0
+    assert manifest["ended"]["reason"] == "interrupted"
+
+
+def test_what_an_interrupt_cut_is_asked_again_under_an_id_of_its_own(cut):
+    records, _, _, resumed = cut
+    interrupted = {record.request_id for record in records if record.error == "interrupted"}
+
+    again = {record.request_id: record.attempts for record in resumed.records if "~" in record.request_id}
+    assert again == {f"{identity}~2": 2 for identity in interrupted}
+
+
+def test_after_an_interrupt_and_a_resumption_no_request_is_missing_and_no_id_stands_twice(cut):
+    resumed = cut[-1].records
+    answered = [record.request_id.partition("~")[0] for record in resumed if record.error is None]
+
+    assert len(answered) == len(set(answered)) == 12
+    assert len({record.request_id for record in resumed}) == len(resumed) == 14
+
+
+def test_a_resumed_run_says_when_it_went_on(cut):
+    manifest = cut[-1].manifest
+
+    assert manifest["ended"]["reason"] == "done"
+    assert len(manifest["resumed"]) == 1
+    assert manifest["created_utc"] == cut[2]["created_utc"]

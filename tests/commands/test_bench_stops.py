@@ -1,0 +1,190 @@
+"""Runs that do not reach their end at once: killed, interrupted, resumed, out of disk."""
+
+from __future__ import annotations
+
+import json
+import resource
+import signal
+from collections import Counter
+
+import pytest
+from bench_cli import Pair, Schedule, records, start, wait
+
+from tandem.cli import main
+
+TEXTS = {"code": [f"say {number}" for number in range(30)], "chat": [f"tell {number}" for number in range(6)]}
+PLANNED = 2 * 36
+
+
+@pytest.fixture(scope="module")
+def pair():
+    made = Pair(Schedule(ttft_ms=15, step_ms=2, tokens=4))
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def flags(pair, tmp_path):
+    pair.forget()
+    return pair.flags(tmp_path, TEXTS)
+
+
+def killed(flags, out, *more, after=8):
+    """Kill a run once it has recorded so many requests more."""
+    had = len(records(out))
+    process = start([*flags, *more])
+    wait(lambda: len(records(out)) >= had + after, process)
+    process.kill()
+    process.communicate()
+    return [record["request_id"] for record in records(out)]
+
+
+def test_after_two_kills_and_a_torn_line_no_request_is_missing_and_none_is_twice(pair, flags, tmp_path, capsys):
+    out = tmp_path / "out"
+    killed(flags, out, "--out", str(out))
+    whole = killed(flags, out, "--resume", str(out))
+    with (out / "records.jsonl").open("ab") as file:
+        file.write(b'{"schema":1,"request_id":"a.r0.b0.')
+    asked = Counter(pair.asked())
+
+    code = main([*flags, "--resume", str(out)])
+
+    ids = [record["request_id"] for record in records(out)]
+    assert code == 0
+    assert len(ids) == len(set(ids)) == PLANNED
+    assert f"records.jsonl:{len(whole) + 1}: the last line is torn after 34 bytes" in capsys.readouterr().err
+    assert {identity: Counter(pair.asked())[identity] for identity in whole} == {name: asked[name] for name in whole}
+
+
+def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(flags, tmp_path):
+    killed(flags, tmp_path / "cut", "--out", str(tmp_path / "cut"))
+    main([*flags, "--resume", str(tmp_path / "cut")])
+
+    main([*flags, "--out", str(tmp_path / "whole")])
+
+    fields = ("request_id", "arm", "class", "prompt_id", "round", "repeat", "slot", "concurrency")
+    cut, whole = (
+        {tuple(record[field] for field in fields) for record in records(tmp_path / name)} for name in ("cut", "whole")
+    )
+    assert cut == whole
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_ends_with_130_a_summary_and_the_way_on(flags, tmp_path, number):
+    out = tmp_path / "out"
+    process = start([*flags, "--out", str(out)])
+    wait(lambda: len(records(out)) >= 8, process)
+    process.send_signal(number)
+    table, said = process.communicate()
+
+    assert process.returncode == 130
+    assert f"go on with: the same flags and --resume {out}" in said
+    assert "Traceback" not in said
+    assert json.loads((out / "manifest.json").read_text())["ended"]["reason"] == "interrupted"
+    assert len(json.loads((out / "summary.json").read_text())["requests"]) > 0
+    assert "concurrency 2" in table
+
+
+def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
+    pair.forget()
+    flags, out = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']}), tmp_path / "out"
+    process = start([*flags, "--out", str(out)])
+    wait(lambda: any(not identity.startswith("probe-") for identity in pair.asked()), process)
+    process.send_signal(signal.SIGINT)
+    assert "stopping" in next(line for line in process.stderr if "stopping" in line)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=4)  # before the grace of 5 s is over
+
+    assert (process.returncode, "ended at once" in said) == (130, True)
+
+
+@pytest.fixture(scope="module")
+def full(pair, tmp_path_factory):
+    """A run whose files may have 20 kB, which feels as a full disk does."""
+    folder, room = tmp_path_factory.mktemp("full"), 20_000
+    flags = pair.flags(folder, TEXTS)
+    process = start(
+        [*flags, "--out", str(folder / "out")],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (room, room)),
+    )
+    _, said = process.communicate()
+    return process.returncode, said, len(records(folder / "out")), flags, folder / "out"
+
+
+def test_a_full_disk_ends_with_3_the_file_and_the_room_and_leaves_what_was_recorded(full):
+    code, said, kept, _, out = full
+
+    assert code == 3
+    assert f"error: {out / 'records.jsonl'}: " in said
+    assert f"the {kept} records written before are kept" in said
+    assert "GiB are free there" in said
+    assert 0 < kept < PLANNED
+    assert "Traceback" not in said
+
+
+def test_what_a_full_disk_stopped_goes_on_once_there_is_room(full):
+    *_, flags, out = full
+
+    code = main([*flags, "--resume", str(out)])
+
+    assert (code, len(records(out))) == (0, PLANNED)
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "was", "now"),
+    [
+        (("--rounds", "2"), "rounds", "1", "2"),
+        (("--seed", "7"), "seed", "0", "7"),
+        (("--max-tokens", "9"), "max_tokens", "null", "9"),
+        (("--temperature", "0.5"), "temperature", "0.0", "0.5"),
+        (("--schedule", "simultaneous"), "schedule", '"interleaved"', '"simultaneous"'),
+        (("--thinking", "off"), "thinking", "null", "false"),
+        (("--concurrency", "1"), "concurrency", "[2]", "[1]"),
+        (("--mixed",), "mixed", "false", "true"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_run_is_not_resumed_with_other_settings(finished, more, field, was, now, capsys):
+    flags, out = finished
+    before = (out / "records.jsonl").read_bytes()
+
+    code = main([*flags, *more, "--resume", str(out)])
+
+    assert code == 2
+    assert f"manifest.json: {field} was {was} when this run began and is {now} now" in capsys.readouterr().err
+    assert (out / "records.jsonl").read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def finished(pair, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    flags = pair.flags(folder, {"code": ["a", "b"]})
+    assert main([*flags, "--out", str(folder / "out")]) == 0
+    return flags, folder / "out"
+
+
+def test_a_run_is_not_resumed_with_another_suite(finished, tmp_path, capsys):
+    flags, out = finished
+    (tmp_path / "own.jsonl").write_text('{"id": "x", "class": "code", "prompt": "other"}\n')
+    other = [str(tmp_path / "own.jsonl") if part.endswith("own.jsonl") else part for part in flags]
+
+    assert main([*other, "--resume", str(out)]) == 2
+    assert "suites[own.jsonl].sha256 was " in capsys.readouterr().err
+
+
+def test_a_run_is_not_resumed_with_another_server(finished, capsys):
+    flags, out = finished
+    swapped = [part.replace("/v1", "") if part.startswith("b=") else part for part in flags]
+
+    assert main([*swapped, "--resume", str(out)]) == 2
+    assert "arms[b].url was " in capsys.readouterr().err
+
+
+def test_a_finished_run_that_is_resumed_asks_nothing_and_ends_with_0(finished, pair):
+    flags, out = finished
+    pair.forget()
+
+    code = main([*flags, "--resume", str(out)])
+
+    assert code == 0
+    assert all(identity.startswith("probe-") for identity in pair.asked())
