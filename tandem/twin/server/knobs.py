@@ -34,6 +34,7 @@ class ClassKnobs(Record):
     output_tokens: int = Field(default=128, ge=1, description="tokens of an answer that ends by itself, its end token")
     output_spread: int = Field(default=0, ge=0, description="an answer is longer or shorter by up to so many tokens")
     reasoning_tokens: int = Field(default=32, ge=0, description="tokens of the thought, where thinking is on")
+    form: Literal["prose", "json"] = Field(default="prose", description="an answer is prose, or prose in a JSON object")
     contains: tuple[str, ...] = Field(default=(), description="a prompt with one of these texts is of this class")
 
 

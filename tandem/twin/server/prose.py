@@ -24,14 +24,14 @@ def _words() -> dict[str, list[str]]:
     return {place: words.split() for place, words in told.items()}
 
 
-def prose(key: str) -> Iterator[str]:
+def prose(key: str, *, paragraphs: bool = True) -> Iterator[str]:
     """Yield the pieces of a text without end."""
     rng = random.Random(key)  # noqa: S311 - varied, not secret
     first = True
     while True:
         for number in range(rng.randint(*_SENTENCES_OF_A_PARAGRAPH)):
             words = _sentence(rng)
-            lead = "" if first else "\n\n" if number == 0 else " "
+            lead = "" if first else "\n\n" if number == 0 and paragraphs else " "
             first = False
             if lead == "\n\n":
                 yield lead

@@ -15,10 +15,12 @@ from typing import Literal
 from tandem.twin.server.ask import Ask
 from tandem.twin.server.knobs import DEFAULT_CLASS, ClassKnobs, Knobs
 from tandem.twin.server.prose import prose
-from tandem.twin.server.tokens import END_ID, THINK_ID, THOUGHT_ID, token_id
+from tandem.twin.server.tokens import END_ID, THINK_ID, THOUGHT_ID, pieces, token_id
 
 Part = Literal["think", "content"]
 OPENED, CLOSED = "<think>\n", "\n</think>\n\n"
+END = "<|im_end|>"
+_JSON = ('{"answer": "', '"}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class Token:
     """One token of an answer.
 
     Args:
-        piece: its own text; empty for the end. shown: what of it is streamed; a stop string is cut off.
+        piece: its own text. shown: what of it is streamed: nothing of the end, and no stop string.
         part: where it is shown.
     """
 
@@ -69,10 +71,8 @@ def write_script(ask: Ask, knobs: Knobs, room: int) -> Script:
     class_ = class_of(ask.text, knobs)
     key = f"{ask.text}\n{ask.seed or 0}" if ask.temperature else ask.text
     thought = list(_thought(key, knobs, class_)) if ask.thinking else []
-    length = _length(key, knobs.classes[class_])
-    said: Iterator[Token] = (Token(token_id(piece), piece, piece, "content") for piece in prose(key))
-    if not ask.ignore_eos:
-        said = itertools.chain(itertools.islice(said, length - 1), [Token(END_ID, "", "", "content")])
+    end = () if ask.ignore_eos else (Token(END_ID, END, "", "content"),)
+    said = itertools.chain(_said(key, knobs.classes[class_], endless=ask.ignore_eos), end)
     tokens = tuple(itertools.islice(itertools.chain(thought, said), room))
     ended = bool(tokens) and tokens[-1].id == END_ID
     script = Script(
@@ -88,6 +88,17 @@ def _thought(key: str, knobs: Knobs, class_: str) -> Iterator[Token]:
     for piece in itertools.islice(prose(f"thought\n{key}"), knobs.classes[class_].reasoning_tokens):
         yield Token(token_id(piece), piece, piece, "think" if parsed else "content")
     yield Token(THOUGHT_ID, CLOSED, "" if parsed else CLOSED, "think" if parsed else "content")
+
+
+def _said(key: str, class_: ClassKnobs, *, endless: bool) -> Iterator[Token]:
+    """Yield the tokens of an answer without its end token; an endless one never closes."""
+    length = _length(key, class_) - 1
+    opening, closing = (pieces(part) for part in (_JSON if class_.form == "json" else ("", "")))
+    words = prose(key, paragraphs=class_.form == "prose")
+    if not endless:
+        words = itertools.chain(itertools.islice(words, max(0, length - len(opening) - len(closing))), closing)
+    for piece in itertools.islice(itertools.chain(opening, words), None if endless else length):
+        yield Token(token_id(piece), piece, piece, "content")
 
 
 def _length(key: str, class_: ClassKnobs) -> int:

@@ -25,7 +25,7 @@ class Burst:
     """What is written at once.
 
     Args:
-        due_s: when. tokens: how many it holds. data: its bytes. last: nothing follows.
+        due_s: when. tokens: how many its frame tells. data: its bytes. last: nothing follows.
     """
 
     due_s: float
@@ -59,16 +59,12 @@ class Stream:
     def prepare(self, count: int, due_s: float, *, last: bool) -> Callable[[], None]:
         """Make the frame of the next `count` tokens; what is returned gives it to the writer."""
         tokens = self._tokens[self._at : self._at + count]
+        opening = self._wire.opening() if self._at == 0 else b""
         data = self._wire.burst(tokens, last=last) if self._wire.ask.stream else b""
-        if self._at == 0:
-            data = self._wire.opening() + data
-        if last:
-            data += self._wire.closing()
         self._at, self._held = self._at + count, self._held + count
-        if not data and self._wire.ask.stream:
-            return lambda: None  # these tokens are told with the next
-        burst = Burst(due_s, self._held, data, last)
-        self._held = 0
+        told = self._held if data or not self._wire.ask.stream else 0  # what no frame tells is told with the next
+        self._held -= told
+        burst = Burst(due_s, told, opening + data + (self._wire.closing() if last else b""), last)
         return lambda: self._bursts.put_nowait(burst)
 
     async def write(self, request: web.Request, response: web.StreamResponse) -> None:
@@ -78,11 +74,12 @@ class Stream:
             ConnectionError: the client went away.
         """
         async for burst in self._due():
-            await response.write(burst.data)
-            self._note(burst)
             if self._meets("drop") and self._written >= self._after:
                 self._cut(request)
                 return
+            if burst.data:
+                await response.write(burst.data)
+            self._note(burst)
 
     async def wait(self) -> None:
         """Return when the last burst is due, for an answer that is sent whole."""
@@ -97,13 +94,15 @@ class Stream:
             due_s = burst.due_s + self._shift_s
             if self._shift_s:
                 await sleep_until(due_s)
-            self._truth.due_s.append(due_s)
             yield burst
             if burst.last:
                 return
 
     def _note(self, burst: Burst) -> None:
+        if not burst.tokens:
+            return
         self._truth.bursts.append((time.monotonic(), burst.tokens))
+        self._truth.due_s.append(burst.due_s + self._shift_s)
         self._truth.completion_tokens += burst.tokens
         self._written += 1
 

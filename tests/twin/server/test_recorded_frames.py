@@ -1,0 +1,153 @@
+"""The twin's bytes against those of a real vLLM 0.32.0, request by request: the same fields with the same types."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from twin_asked import Answered, ask
+
+from tandem.twin.server.knobs import ClassKnobs, Knobs
+from tandem.twin.server.twin import Twin
+
+STREAMS = Path(__file__).parents[2] / "bench" / "streams"
+CASES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
+SPLIT = {name for name in CASES if "split_characters" in name}  # tokens inside a character: the twin has none
+SERVED = {"ngram": Knobs(
+    model="smollm2", law="vllm", num_speculative_tokens=7, step_ms=(1.0,), prefill_base_ms=1, prefill_ms_per_token=0,
+    max_model_len=2048, classes={"default": ClassKnobs(acceptance=0.8, output_tokens=34)},
+)}  # fmt: skip
+SERVED["base"] = SERVED["ngram"].model_copy(update={"law": "none", "num_speculative_tokens": 0})
+
+
+@pytest.fixture(scope="module")
+def twins() -> Iterator[dict[str, Twin]]:
+    with Twin(SERVED["base"]) as base, Twin(SERVED["ngram"]) as ngram:
+        yield {"base": base, "ngram": ngram}
+
+
+@cache
+def recorded(case: str) -> tuple[dict[str, Any], Answered]:
+    head, *reads = [json.loads(line) for line in (STREAMS / f"{case}.jsonl").read_text().splitlines()]
+    return head, Answered(head["status"], head["headers"], b"".join(bytes.fromhex(read["hex"]) for read in reads))
+
+
+def replayed(twins: dict[str, Twin], case: str) -> Answered:
+    head, _ = recorded(case)
+    body = head["request"]["body"]
+    if "characters)" in json.dumps(body):  # a very long prompt is cut in the recording
+        body = {**body, "messages": [{"role": "user", "content": "word " * 3000}]}
+    return ask(twins[head["server"]["arm"]].url, head["request"]["path"], body, {"X-Request-Id": case})
+
+
+def shape(value: Any) -> Any:
+    """What kind of value: of a mapping each field's, of a list those that occur in it."""
+    if isinstance(value, dict):
+        return tuple(sorted((name, shape(item)) for name, item in value.items()))
+    if isinstance(value, list):
+        return ("list", *sorted({shape(item) for item in value}, key=repr))
+    return type(value).__name__
+
+
+def place(frame: dict[str, Any]) -> str:
+    """Where in a stream a frame stands."""
+    if not frame["choices"]:
+        return "usage"
+    (choice,) = frame["choices"]
+    if choice.get("delta", {}).get("role"):
+        return "role"
+    return "last" if choice["finish_reason"] else "first" if choice.get("prompt_token_ids") else "middle"
+
+
+def shapes(answered: Answered) -> dict[str, set[Any]]:
+    found: dict[str, set[Any]] = {}
+    for frame in answered.frames:
+        for choice in frame["choices"]:
+            if choice["logprobs"] and "top_logprobs" in choice["logprobs"]:  # a mapping by token, not by field
+                choice["logprobs"]["top_logprobs"] = [[*one.values()] for one in choice["logprobs"]["top_logprobs"]]
+        found.setdefault(place(frame), set()).add(shape(frame))
+    return found
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
+def test_every_frame_has_the_fields_and_types_of_the_recorded_ones(twins, case):
+    of_twin, of_vllm = shapes(replayed(twins, case)), shapes(recorded(case)[1])
+
+    places = of_twin.keys() & of_vllm.keys()
+    assert {name: of_twin[name] for name in places} == {name: of_vllm[name] for name in places}
+    assert places >= {"last"}
+    if case not in SPLIT:
+        assert of_vllm.keys() - {"middle"} == of_twin.keys() - {"middle"}
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
+def test_frames_come_in_the_recorded_order(twins, case):
+    def order(answered: Answered) -> list[str]:
+        places = ["[DONE]" if data == "[DONE]" else place(json.loads(data)) for data in answered.data]
+        return [one for index, one in enumerate(places) if index == 0 or places[index - 1] != one]
+
+    found = [one for one in order(replayed(twins, case)) if one != "middle"]
+
+    assert found == [one for one in order(recorded(case)[1]) if one != "middle"]
+
+
+@pytest.mark.parametrize("case", [name for name in CASES if name.startswith("error")])
+def test_errors_have_the_recorded_status_fields_and_words(twins, case):
+    of_twin, (_, of_vllm) = replayed(twins, case), recorded(case)
+
+    assert of_twin.status == of_vllm.status
+    assert shape(of_twin.json) == shape(of_vllm.json)
+    fields = ("type", "param", "code")
+    assert [of_twin.json["error"][one] for one in fields] == [of_vllm.json["error"][one] for one in fields]
+
+
+@pytest.mark.parametrize("name", ["content-type", "transfer-encoding"])
+def test_a_streams_headers_are_the_recorded_ones(twins, name):
+    case = "ngram_chat_usage"
+
+    assert replayed(twins, case).headers[name] == recorded(case)[1].headers[name]
+
+
+def test_every_frame_carries_the_id_that_vllm_makes_of_the_requests_own(twins):
+    case = "ngram_chat_usage"
+
+    assert {frame["id"] for frame in replayed(twins, case).frames} == {
+        frame["id"] for frame in recorded(case)[1].frames
+    }
+
+
+@pytest.mark.parametrize("arm", ["base", "ngram"])
+@pytest.mark.parametrize(("path", "file"), [("/v1/models", "models"), ("/version", "version")])
+def test_the_other_pages_have_the_recorded_fields(twins, arm, path, file):
+    expected = json.loads((STREAMS / f"{file}_{arm}.json").read_text())
+
+    assert shape(ask(twins[arm].url, path).json) == shape(expected)
+
+
+def series(page: str) -> set[tuple[str, frozenset[str]]]:
+    """Every sample's name with the names of its labels."""
+    found = (re.match(r"(vllm:\w+)\{(.*)\} ", line) for line in page.splitlines())
+    return {(one[1], frozenset(re.findall(r'(\w+)="', one[2]))) for one in found if one}
+
+
+@pytest.mark.parametrize(("arm", "file"), [("base", "metrics_base"), ("ngram", "metrics_ngram_after")])
+def test_the_metrics_have_the_recorded_names_and_labels(twins, arm, file):
+    of_twin = series(ask(twins[arm].url, "/metrics").body.decode())
+    of_vllm = series((STREAMS / f"{file}.txt").read_text())
+
+    assert {name for name, _ in of_vllm - of_twin} == {"vllm:cache_config_info"}
+    assert of_twin - of_vllm == set()
+
+
+def test_the_histograms_have_the_recorded_buckets(twins):
+    def buckets(page: str) -> set[tuple[str, ...]]:
+        return set(re.findall(r'(vllm:\w+)_bucket\{.*le="([^"]+)"', page))
+
+    of_vllm = buckets((STREAMS / "metrics_ngram_after.txt").read_text())
+
+    assert buckets(ask(twins["ngram"].url, "/metrics").body.decode()) == of_vllm

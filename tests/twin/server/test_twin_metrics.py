@@ -1,0 +1,223 @@
+"""The /metrics pages: each runtime's own figures of the same steps, in virtual time and over HTTP."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from twin_asked import CHAT, ask, chat, until
+
+from tandem.twin.server.knobs import ClassKnobs, Knobs
+from tandem.twin.server.metrics import length_buckets, virtual_page
+from tandem.twin.server.process import Job, Steps, run
+
+Samples = dict[str, float]
+
+
+def knobs(**more: object) -> Knobs:
+    base = {
+        "model": "m",
+        "law": "vllm",
+        "num_speculative_tokens": 3,
+        "classes": {"default": ClassKnobs(acceptance=0.7)},
+    }
+    return Knobs(**{**base, **more})
+
+
+OLD = {"runtime": "nxdi-v0", "law": "nxdi", "num_speculative_tokens": 7}
+
+
+def samples(page: str) -> Samples:
+    """Every sample by its name and labels, model and engine left out."""
+    found = [one for family in text_string_to_metric_families(page) for one in family.samples]
+    return {
+        one.name.removeprefix("vllm:") + "".join(
+            f"{{{name}={value}}}" for name, value in sorted(one.labels.items()) if name not in {"model_name", "engine"}
+        ): one.value
+        for one in found
+    }  # fmt: skip
+
+
+class Ran:
+    """A run in virtual time, its page, and what truly happened."""
+
+    def __init__(self, chosen: Knobs, count: int = 40, output: int = 60) -> None:
+        self.jobs = [Job(number + 1, "default", 50, output, number * 0.3) for number in range(count)]
+        self.steps: list[Steps] = []
+        self.page = samples(virtual_page(chosen, self._noted(chosen)).text(0, 0, 0).decode())
+        self.decode_steps = sum(job.done for job in self.jobs)
+        self.tokens = sum(job.output_tokens for job in self.jobs)
+        self.accepted = sum(int(job.drawn.sum()) - job.done for job in self.jobs)
+
+    def _noted(self, chosen: Knobs) -> Iterator[tuple[Steps, list[Job]]]:
+        for steps, ended in run(chosen, self.jobs):
+            self.steps.append(steps)
+            yield steps, ended
+
+
+@pytest.fixture(scope="module")
+def new() -> Ran:
+    return Ran(knobs())
+
+
+@pytest.fixture(scope="module")
+def old() -> Ran:
+    return Ran(knobs(**OLD))
+
+
+def test_v1_counts_every_token(new):
+    assert new.page["generation_tokens_total"] == new.tokens
+
+
+def test_v0_counts_one_token_for_each_sequence_and_step(old):
+    assert old.page["generation_tokens_total"] == old.decode_steps + len(old.jobs)
+    assert old.page["generation_tokens_total"] < old.tokens / 2
+
+
+@pytest.mark.parametrize("ran", ["new", "old"])
+def test_the_tokens_of_ended_requests_are_true_everywhere(ran, request):
+    found = request.getfixturevalue(ran)
+
+    assert found.page["request_generation_tokens_sum"] == found.tokens
+    assert found.page["request_prompt_tokens_sum"] == found.page["prompt_tokens_total"] == 50 * len(found.jobs)
+
+
+@pytest.mark.parametrize(
+    ("ran", "name"), [("new", "inter_token_latency_seconds"), ("old", "time_per_output_token_seconds")]
+)
+def test_the_latency_of_a_token_is_observed_once_for_each_sequence_and_step(ran, name, request):
+    found = request.getfixturevalue(ran)
+    waited = sum(job.ended_s - job.first_s for job in found.jobs)
+
+    assert found.page[f"{name}_count"] == found.decode_steps
+    assert found.page[f"{name}_sum"] == pytest.approx(waited)
+
+
+def test_v1_tells_the_tokens_of_a_step_without_counting_drafts(new):
+    derived = (new.page["generation_tokens_total"] - new.page["time_to_first_token_seconds_count"]) / (
+        new.page["inter_token_latency_seconds_count"]
+    )
+
+    assert derived == (new.tokens - len(new.jobs)) / new.decode_steps
+
+
+def test_v0_tells_the_tokens_of_a_step_by_what_it_counts_wrongly(old):
+    true = old.page["request_generation_tokens_sum"] - len(old.jobs)
+
+    assert (
+        true / (old.page["generation_tokens_total"] - len(old.jobs)) == (old.tokens - len(old.jobs)) / old.decode_steps
+    )
+
+
+def test_the_names_of_each_runtime_are_its_own(new, old):
+    assert {
+        "inter_token_latency_seconds_count",
+        "kv_cache_usage_perc",
+        "request_time_per_output_token_seconds_sum",
+    } <= (new.page.keys() - old.page.keys())
+    assert {"time_per_output_token_seconds_count", "gpu_cache_usage_perc"} <= old.page.keys() - new.page.keys()
+
+
+def test_live_counters_say_what_was_drafted_and_accepted(new):
+    assert new.page["spec_decode_num_drafts_total"] == new.decode_steps
+    assert new.page["spec_decode_num_draft_tokens_total"] == 3 * new.decode_steps
+    assert new.page["spec_decode_num_accepted_tokens_total"] == new.accepted
+
+
+def test_the_places_of_a_draft_add_up_and_fall(new):
+    places = [new.page[f"spec_decode_num_accepted_tokens_per_pos_total{{position={place}}}"] for place in range(3)]
+
+    assert sum(places) == new.accepted
+    assert places == sorted(places, reverse=True)
+    assert len(set(places)) == 3
+
+
+def test_accepted_tokens_exceed_those_of_the_stream_by_less_than_a_draft_a_request(new):
+    by_stream = new.tokens - len(new.jobs) - new.decode_steps
+
+    assert by_stream <= new.accepted <= by_stream + 3 * len(new.jobs)
+
+
+def test_flat_counters_stay_at_0():
+    page = Ran(knobs(spec_counters="flat")).page
+    told = {name: value for name, value in page.items() if name.startswith("spec_decode") and "_created" not in name}
+
+    assert len(told) == 6
+    assert set(told.values()) == {0}
+
+
+def test_v0_declares_its_draft_counters_and_never_fills_them(old):
+    page = virtual_page(knobs(**OLD), run(knobs(**OLD), old.jobs[:0])).text(0, 0, 0).decode()
+
+    assert "# TYPE vllm:spec_decode_num_accepted_tokens_total counter" in page
+    assert not any(name.startswith("spec_decode") for name in old.page)
+
+
+def test_a_v1_server_that_does_not_speculate_has_no_draft_counters():
+    page = Ran(knobs(law="none", num_speculative_tokens=0)).page
+
+    assert not any(name.startswith("spec_decode") for name in page)
+
+
+def test_v0_has_no_engine_label_and_no_creation_times(old):
+    page = virtual_page(knobs(**OLD), run(knobs(**OLD), [])).text(0, 0, 0).decode()
+
+    assert 'engine="' not in page
+    assert not any("_created" in name for name in old.page)
+
+
+def test_the_times_of_a_request_add_up(new):
+    page = new.page
+    parts = sum(page[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))
+
+    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(parts)
+    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(
+        sum(job.ended_s - job.arrived_s for job in new.jobs)
+    )
+    assert page["time_to_first_token_seconds_sum"] == pytest.approx(
+        sum(job.first_s - job.arrived_s for job in new.jobs)
+    )
+
+
+def test_the_tokens_of_a_step_are_observed_once_a_step(new):
+    assert new.page["iteration_tokens_total_count"] == len(new.steps)
+    assert new.page["iteration_tokens_total_sum"] == new.tokens + 50 * len(new.jobs)
+
+
+@pytest.mark.parametrize(("most", "last"), [(1, [1]), (5, [1, 2, 5]), (4096, [500, 1000, 2000]), (2000, [1000, 2000])])
+def test_buckets_of_lengths_go_up_to_the_models(most, last):
+    assert length_buckets(most)[-len(last) :] == last
+
+
+def test_who_has_read_the_last_byte_finds_the_request_counted(twin):
+    for asked in range(1, 6):
+        ask(twin.url, CHAT, chat())
+        page = samples(ask(twin.url, "/metrics").body.decode())
+
+        assert page["request_success_total{finished_reason=stop}"] == asked
+        assert page["generation_tokens_total"] == 30 * asked
+
+
+def test_each_runtime_shows_its_page_over_http(started):
+    by_runtime = {}
+    for runtime in ("nxdi-v0", "native", "vllm-cpu"):
+        page = ask(started(runtime=runtime).url, "/metrics").body.decode()
+        by_runtime[runtime] = {family.name for family in text_string_to_metric_families(page)}
+
+    assert by_runtime["native"] == by_runtime["vllm-cpu"]
+    assert by_runtime["nxdi-v0"] - by_runtime["native"] > {"vllm:time_per_output_token_seconds"}
+
+
+def test_gauges_show_who_runs_and_who_waits(started):
+    busy = started(max_num_seqs=2, step_ms=(30.0,))
+    for _ in range(5):
+        threading.Thread(target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True).start()
+
+    def now() -> tuple[float, float]:
+        page = samples(ask(busy.url, "/metrics").body.decode())
+        return page["num_requests_running"], page["num_requests_waiting"]
+
+    assert until(lambda: now() == (2, 3))
+    assert samples(ask(busy.url, "/metrics").body.decode())["kv_cache_usage_perc"] > 0
