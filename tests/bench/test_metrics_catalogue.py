@@ -12,7 +12,8 @@ from tandem.metrics import CATALOGUE, acceptance_position, metric
 
 NAMED = {
     "ttft_ms", "tpot_ms", "chunk_gap_ms", "e2e_ms", "tokens_per_chunk", "output_tokens_per_s", "goodput_per_s",
-    "acceptance_length", "target_steps_per_token", "prompt_tokens", "completion_tokens", "llmperf_inter_token_latency_ms",
+    "acceptance_length", "target_steps_per_token", "prompt_tokens", "completion_tokens",
+    "llmperf_inter_token_latency_ms",
 }  # fmt: skip
 DOCUMENT = Path(__file__).parents[2] / "docs" / "measurement.md"
 UNITS = {"_ms": {"ms"}, "_per_s": {"tokens/s", "requests/s"}}
