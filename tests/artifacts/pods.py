@@ -7,6 +7,8 @@ a role's, and a volume that is mounted read only loses its write bits, which the
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import socket
@@ -15,9 +17,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from served import Served
 
+from tandem.artifacts.__main__ import main
 from tandem.twin.runtime.install import install
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,6 +83,16 @@ class Pod:
             [*command[:at], *extra, *command[at:]], env=self.environment(name, more), cwd=ROOT, text=True, check=False,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
         )  # fmt: skip
+
+    def call(self, name: str) -> subprocess.CompletedProcess[str]:
+        """Run a container of the tools image to its end in this process: the same entry, arguments and variables.
+
+        It saves the start of an interpreter; that the process starts by itself is what `run` is for.
+        """
+        said, command = io.StringIO(), self.command(name)[len(PROGRAM) :]
+        with patch.dict(os.environ, self.environment(name, {}), clear=True), contextlib.redirect_stdout(said):
+            code = main(command)
+        return subprocess.CompletedProcess(command, code, said.getvalue())
 
     def mount(self) -> None:
         """Take the write bits from what the server mounts read only."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+from artifact_fixtures import variables
 from pods import ROOT, Pod
 
 from charts import workloads
@@ -127,6 +130,23 @@ def chain(endpoint: Endpoint, aws: dict[str, str], tmp_path: Path) -> Callable[[
 QUICK = ("--ask-s", "0.1")
 
 
+@pytest.fixture(scope="module", params=CASES)
+def stored(
+    request: pytest.FixtureRequest, endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Chain, str]]:
+    """A chain whose first job has run, container by container, each a process; what its compile said."""
+    folder = tmp_path_factory.mktemp(request.param)
+    aws = variables(endpoint, endpoint.url, folder)
+    with patch.dict(os.environ, aws):
+        this = Chain(request.param, folder, endpoint, aws)
+        this.stage()
+        job = this.compile_pod("first")
+        done(job.run("fetch"))
+        said = done(job.run("compile", *QUICK))
+        done(job.run("upload"))
+        yield this, said
+
+
 def done(run: subprocess.CompletedProcess[str]) -> str:
     assert run.returncode == 0, run.stdout
     return run.stdout
@@ -136,15 +156,8 @@ def last(run: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return json.loads(run.stdout.strip().splitlines()[-1])
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(chain: Callable[[str], Chain], case: str) -> None:
-    this = chain(case)
-    this.stage()
-    job = this.compile_pod("first")
-
-    done(job.run("fetch"))
-    said = done(job.run("compile", *QUICK))
-    done(job.run("upload"))
+def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(stored: tuple[Chain, str]) -> None:
+    this, said = stored
 
     assert "STAND-IN" in said
     manifest = json.loads(this.s3.get_object(Bucket=this.bucket, Key=f"{this.key.prefix}/{NAME}")["Body"].read())
@@ -166,16 +179,12 @@ def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(chain: Callabl
     assert '"level": "warning"' in admitted  # what is unproven of it was said
 
 
-@pytest.mark.parametrize("case", ["nxdi-fused", "native-baseline"])
-def test_a_second_job_of_a_present_key_does_nothing(chain: Callable[[str], Chain], case: str) -> None:
-    this = chain(case)
-    this.stage()
-    first, second = this.compile_pod("first"), this.compile_pod("second")
-    for name in ("fetch", "compile", "upload"):
-        done(first.run(name, *(QUICK if name == "compile" else ())))
-    before = this.objects()
+def test_a_second_job_of_a_present_key_does_nothing(stored: tuple[Chain, str]) -> None:
+    this, _ = stored
+    second, before = this.compile_pod("second"), this.objects()
+    assert f"{this.key.prefix}/{NAME}" in before
 
-    said = [done(second.run(name)) for name in ("fetch", "compile", "upload")]
+    said = [done(second.call("fetch")), done(second.run("compile")), done(second.call("upload"))]
 
     assert (this.objects(), list((second.folder / "models").iterdir())) == (before, [])
     assert "STAND-IN" not in "".join(said)
@@ -186,12 +195,12 @@ def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain: Callable[
     this = chain(case)
     this.stage()
     job = this.compile_pod("first")
-    done(job.run("fetch"))
+    done(job.call("fetch"))
 
     knobs = {"TANDEM_STANDIN_CRASH": "transient", "TANDEM_STANDIN_CRASH_AT": "1",
              "TANDEM_STANDIN_STATE": str(this.folder / "state")}  # fmt: skip
     done(job.run("compile", *QUICK, **knobs))
-    done(job.run("upload"))
+    done(job.call("upload"))
 
     outcome = json.loads((job.folder / "work/outcome.json").read_text())
     assert [attempt["class"] for attempt in outcome["attempts"]] == ["transient", "compiled"]
@@ -213,11 +222,11 @@ def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(
     this.stage()
     failing, raised = this.compile_pod("first"), this.compile_pod("second")
     knobs, change = GIVEN_UP[kind]
-    done(failing.run("fetch"))
-    refused = raised.run("fetch")
+    done(failing.call("fetch"))
+    refused = raised.call("fetch")
     compiled = done(failing.run("compile", **knobs))
 
-    ends = [failing.run("upload") for _ in range(2)]  # the kubelet starts the container again
+    ends = [failing.call("upload") for _ in range(2)]  # the kubelet starts the container again
 
     said = json.loads(compiled.strip().splitlines()[-1])
     told = {name: said[name] for name in ("event", "line", "change", "exit_code")}
@@ -226,8 +235,9 @@ def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(
     for end in ends:
         assert end.returncode == told["exit_code"] == 3
         assert last(end).items() >= told.items()
-    for name in ("fetch", "compile", "upload"):
-        done(raised.run(name))
+    done(raised.call("fetch"))
+    done(raised.run("compile"))
+    done(raised.call("upload"))
     assert this.objects(f"{this.key.prefix}/{NAME}")
 
 
@@ -236,10 +246,10 @@ def test_a_setting_that_the_compiler_refuses_is_bad_input_at_the_end_too(chain: 
     this.stage()
     job = this.compile_pod("first")
     job.container("compile")["args"] += ["--no-such-option"]  # of a copy of this test's own
-    done(job.run("fetch"))
+    done(job.call("fetch"))
     done(job.run("compile"))
 
-    end = job.run("upload")
+    end = job.call("upload")
 
     assert (end.returncode, last(end)["event"], "--no-such-option" in last(end)["line"]) == (
         2, "not compiled: bad arguments", True,
@@ -258,11 +268,11 @@ def test_what_is_half_is_named_and_kept_without_a_manifest(chain: Callable[[str]
     this = chain("nxdi-baseline")
     this.stage()
     job = this.compile_pod("first")
-    done(job.run("fetch"))
+    done(job.call("fetch"))
 
     for names_it, knob in HALF.items():
         done(job.run("compile", **knob))
-        run = job.run("upload")
+        run = job.call("upload")
 
         assert (run.returncode, names_it in run.stdout) == (1, True)
         assert f"{this.key.prefix}/{NAME}" not in this.objects()
@@ -272,10 +282,10 @@ def test_a_native_cache_with_a_half_graph_gets_no_manifest(chain: Callable[[str]
     this = chain("native-baseline")
     this.stage()
     job = this.compile_pod("first")
-    done(job.run("fetch"))
+    done(job.call("fetch"))
     done(job.run("compile", *QUICK, TANDEM_STANDIN_HALF="half-graph"))
 
-    run = job.run("upload")
+    run = job.call("upload")
 
     assert (run.returncode, "no .compilation_complete" in run.stdout) == (1, True)
     assert f"{this.key.prefix}/{NAME}" not in this.objects()
@@ -288,7 +298,7 @@ def test_without_an_artifact_no_server_starts_and_the_command_that_makes_it_is_n
     this = chain(case)
     this.stage()
 
-    run = this.serve_pod().run("admit")
+    run = this.serve_pod().call("admit")
 
     command = names.start_command(names.namespace(this.experiment), names.compile_job(this.key))
     assert (run.returncode, command in last(run)["change"]) == (1, True)
@@ -299,7 +309,7 @@ def test_without_a_staged_model_nothing_is_compiled_and_the_command_that_stages_
 ) -> None:
     this = chain("nxdi-fused")
 
-    run = this.compile_pod("first").run("fetch")
+    run = this.compile_pod("first").call("fetch")
 
     command = names.start_command(names.namespace(this.experiment), names.stage_job(this.models[0]))
     assert (run.returncode, command in last(run)["change"]) == (2, True)
