@@ -24,9 +24,17 @@ def check(folder: Path, *, resume: bool) -> None:
     Raises:
         BenchError: it exists without `resume`, does not with it, or may not be written to.
     """
-    if resume:
-        _check_resumed(folder)
-        return
+    try:
+        (_check_resumed if resume else _check_new)(folder)
+    except OSError as error:
+        raise BenchError(
+            f"it cannot be looked at: {error.strerror or error}",
+            where=str(folder),
+            change="name a place that you may read and write",
+        ) from error
+
+
+def _check_new(folder: Path) -> None:
     if folder.exists() or folder.is_symlink():
         raise BenchError(
             "it exists already, and a run never writes over another",

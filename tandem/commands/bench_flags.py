@@ -89,16 +89,16 @@ def _schedule(run: argparse.ArgumentParser) -> None:
 
 def arm(text: str) -> tuple[str | None, str]:
     """Return the NAME, where one is given, and the URL."""
-    name, equals, url = text.partition("=")
-    if not equals or "://" in name:
-        name, url = "", text
-    if equals and "://" not in name and not NAME.fullmatch(name):
-        raise argparse.ArgumentTypeError(f"name {name!r}; allowed: {NAME_ALLOWED}")
+    name, url = None, text
+    if "=" in text.partition("://")[0]:
+        name, _, url = text.partition("=")
+        if not NAME.fullmatch(name):
+            raise argparse.ArgumentTypeError(f"name {name!r}; allowed: {NAME_ALLOWED}")
     if not re.fullmatch(r"https?://[^\s/]+(/\S*)?", url):
         raise argparse.ArgumentTypeError(
             f"{url!r} is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1"
         )
-    return name or None, url
+    return name, url
 
 
 def count(text: str) -> int:

@@ -1,0 +1,100 @@
+"""The output folder: when a run may have it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from tandem.bench.fault import BenchError
+from tandem.bench.folder import check, claimed
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def read_only():
+    """A folder that nobody may write to."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o555)
+    yield folder
+    folder.chmod(0o755)
+    shutil.rmtree(folder)
+
+
+def refused(folder: Path, *, resume: bool) -> str:
+    """What a user without any rights is told; root, who may do everything, first becomes nobody."""
+    told, say = os.pipe()
+    child = os.fork()
+    if child == 0:
+        if os.geteuid() == 0:
+            os.setuid(NOBODY)
+        try:
+            check(folder, resume=resume)
+        except BenchError as fault:
+            os.write(say, str(fault).encode())
+        os._exit(0)
+    os.close(say)
+    os.waitpid(child, 0)
+    with os.fdopen(told) as said:
+        return said.read()
+
+
+def test_a_new_folder_is_made_with_what_is_above_it(tmp_path):
+    with claimed(tmp_path / "runs" / "one", resume=False):
+        assert (tmp_path / "runs" / "one").is_dir()
+
+
+def test_an_empty_folder_is_one_that_exists(tmp_path):
+    with pytest.raises(BenchError, match="it exists already"):
+        check(tmp_path, resume=False)
+
+
+def test_a_link_to_nowhere_exists(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+
+    with pytest.raises(BenchError, match="it exists already"):
+        check(tmp_path / "link", resume=False)
+
+
+def test_a_folder_in_a_place_that_may_not_be_written_to_is_refused_before_anything_is_asked(read_only):
+    assert f"it cannot be made: {read_only} may not be written to" in refused(read_only / "out", resume=False)
+
+
+def test_a_run_in_a_folder_that_may_not_be_written_to_is_not_resumed(read_only):
+    read_only.chmod(0o755)
+    (read_only / "manifest.json").write_text("{}")
+    read_only.chmod(0o555)
+
+    assert "it may not be written to" in refused(read_only, resume=True)
+
+
+def test_a_place_that_may_not_be_looked_into_is_refused(read_only):
+    read_only.chmod(0o700 if os.geteuid() == 0 else 0o000)
+
+    assert "it cannot be looked at: Permission denied" in refused(read_only / "runs" / "out", resume=False)
+
+
+def test_a_folder_that_the_system_refuses_is_bad_input():
+    with pytest.raises(BenchError, match="it cannot be made: "), claimed(Path("/proc/tandem/out"), resume=False):
+        pass
+
+
+def test_two_runs_never_write_to_one_folder(tmp_path):
+    with (
+        claimed(tmp_path / "out", resume=False),
+        pytest.raises(BenchError, match="another run is writing to it"),
+        claimed(tmp_path / "out", resume=True),
+    ):
+        pass
+
+
+def test_a_folder_is_free_again_after_its_run(tmp_path):
+    with claimed(tmp_path / "out", resume=False):
+        pass
+
+    with claimed(tmp_path / "out", resume=True):
+        assert (tmp_path / "out").is_dir()

@@ -1,0 +1,141 @@
+"""What the operator reads: plan, estimate, progress."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from dataclasses import replace
+
+import msgspec
+import pytest
+from planned import plan, suite
+
+from tandem.bench import progress
+from tandem.bench.estimate import Estimate, request_s, spoken
+from tandem.bench.manifest import Arm
+from tandem.bench.progress import Progress
+from tandem.bench.record import Record
+from tandem.bench.settings import Settings
+from tandem.bench.statement import plan_lines, refined, thin
+
+RECORD = Record(request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=1.0)
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def shown(out, done=0, failed=0):
+    """A progress over one round of 16 requests, at the second turn."""
+    made = plan(classes={"code": 8})
+    shows = Progress(out, requests=made.requests, expected_s=Estimate().round_s(made))
+    shows.turn(made.round(0)[1], Estimate(), had=0)
+    for number in range(done):
+        shows.done(msgspec.structs.replace(RECORD, error="closed") if number < failed else RECORD)
+    return shows
+
+
+async def once(shows):
+    task = asyncio.create_task(shows.show())
+    await asyncio.sleep(0.03)
+    task.cancel()
+
+
+def test_a_line_says_requests_failures_place_and_time_left():
+    line = shown(io.StringIO(), done=4, failed=1).line()
+
+    assert line.startswith("4/16 requests, 1 failed; round 1, code at concurrency 1, ")
+    assert line.endswith(" left")
+
+
+def test_a_log_has_plain_lines(monkeypatch):
+    monkeypatch.setattr(progress, "LOG_S", 0.005)
+    out = io.StringIO()
+
+    asyncio.run(once(shown(out)))
+
+    assert "\x1b" not in out.getvalue()
+    assert "\r" not in out.getvalue()
+    assert out.getvalue().count("0/16 requests") >= 1
+
+
+def test_a_terminal_has_one_line_that_is_written_anew(monkeypatch):
+    monkeypatch.setattr(progress, "TERMINAL_S", 0.005)
+    out = Terminal()
+
+    asyncio.run(once(shown(out)))
+
+    assert out.getvalue().startswith("\r\x1b[K0/16 requests")
+    assert "\n" not in out.getvalue()
+
+
+def test_what_an_earlier_run_recorded_is_left_out_of_the_count():
+    made = plan(classes={"code": 8})
+    shows = Progress(io.StringIO(), requests=made.requests, expected_s=1.0)
+
+    shows.turn(made.round(0)[0], Estimate(), had=3)
+
+    assert shows.line().startswith("0/13 requests")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(45, "45 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7500, "2 h 05 min")]
+)
+def test_times_are_spoken(seconds, said):
+    assert spoken(seconds) == said
+
+
+def test_a_turn_takes_as_many_waves_as_its_concurrency_needs():
+    (first, *_) = plan(classes={"code": 16}, concurrency=(4,)).round(0)
+
+    assert Estimate().turn_s(first) == pytest.approx(2 * request_s(8))
+
+
+def test_an_open_turn_takes_until_its_last_arrival_and_one_answer():
+    (first, *_) = plan(concurrency=None, rate_per_s=2.0).round(0)
+
+    assert Estimate().turn_s(first) == pytest.approx(first.arrivals_s[-1] + request_s(8))
+
+
+def test_arms_that_run_at_once_take_as_long_as_the_slowest():
+    (both,) = plan(schedule="simultaneous").round(0)
+
+    assert Estimate(factors={"a": 0.5, "b": 2.0}).turn_s(both) == pytest.approx(2 * Estimate().turn_s(both))
+
+
+def settings(**changed):
+    arms = tuple(Arm(name=name, role="baseline", url="http://h", model="m") for name in "ab")
+    return Settings(**({"arms": arms, "suites": (suite({"code": 4}),), "concurrency": (1,)} | changed))
+
+
+def test_the_plan_says_requests_minutes_and_cost():
+    asked = settings(price_usd_per_hour=36.0)
+
+    text = "\n".join(plan_lines(asked, asked.plan(), 1800.0))
+
+    assert "8 requests in all, 8 a round" in text
+    assert "about 30.0 min, 18.00 USD at 36 USD an hour (0.5 s + 45 ms a token" in text
+
+
+def test_the_plan_says_the_order_of_the_arms():
+    asked = settings()
+
+    assert any(", ".join(order) in "\n".join(plan_lines(asked, asked.plan(), 1.0)) for order in ("abba", "baab"))
+
+
+def test_without_a_price_no_cost_is_told():
+    assert "USD" not in refined(settings(), 60.0)
+
+
+def test_a_suites_notes_are_told_with_the_plan():
+
+    asked = settings(suites=(replace(suite({"code": 4}), notes=("one case is left out",)),))
+
+    assert "  note: one case is left out" in plan_lines(asked, asked.plan(), 1.0)
+
+
+def test_a_concurrency_that_is_never_reached_is_told():
+    (note,) = thin(plan(classes={"code": 4}, concurrency=(8,)))
+
+    assert note.startswith("concurrency 8 is never reached where a class has 4 requests a round")

@@ -1,0 +1,80 @@
+"""An experiment's servers as arms: what the manifest learns from the declared files."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from tandem.commands.bench_arms import measured
+from tandem.commands.inputs import Selection
+
+CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
+
+
+def options(**changed: object) -> argparse.Namespace:
+    given = {"env": None, "experiment": None, "only": None, "baseline": None, "variant": [], "model": None}
+    return argparse.Namespace(**(given | changed))
+
+
+@pytest.fixture(autouse=True)
+def _at_the_root(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(root)
+
+
+@pytest.fixture
+def post():
+    return measured(CHOSEN, options(env="post-us-east-2", experiment="post"))
+
+
+def test_the_arms_are_the_variants_at_their_services(post):
+    assert [(arm.name, arm.role, arm.url) for arm in post.arms] == [
+        ("qwen-vllm", "baseline", "http://qwen-vllm.tandem-post.svc:8000"),
+        ("qwen-sd-vllm", "variant", "http://qwen-sd-vllm.tandem-post.svc:8000"),
+    ]
+
+
+def test_the_addresses_are_those_of_the_rendered_services(post, root):
+    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
+
+    assert all(f"name: {arm.name}\n  namespace: tandem-post" in rendered for arm in post.arms)
+    assert "port: 8000" in rendered
+
+
+def test_an_arm_knows_its_model_runtime_and_speculation(post):
+    speculations = [(arm.speculation.method, arm.speculation.num_speculative_tokens) for arm in post.arms]
+
+    assert {(arm.model, arm.runtime) for arm in post.arms} == {("Qwen/Qwen3-32B", "nxdi-v0")}
+    assert speculations == [(None, None), ("fused", 7)]
+
+
+def test_an_arm_knows_the_artifact_that_its_server_loads(post, root):
+    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
+
+    assert [arm.artifact_key.rpartition("-")[2] in rendered for arm in post.arms] == [True, True]
+
+
+def test_an_arm_knows_the_image_that_its_server_runs(post, root):
+    rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
+
+    assert all(f"image: {arm.image}" in rendered for arm in post.arms)
+
+
+def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
+    assert (post.suites, post.schedule, post.most_tokens) == (("post", "real"), "interleaved", 600)
+
+
+def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
+    chosen = measured(CHOSEN, options(env="post-us-east-2", experiment="post", only=("qwen-sd-vllm", "qwen-vllm")))
+
+    assert [(arm.name, arm.role) for arm in chosen.arms] == [("qwen-sd-vllm", "baseline"), ("qwen-vllm", "variant")]
+
+
+def test_arms_without_a_name_are_numbered():
+    chosen = measured(
+        CHOSEN,
+        options(baseline=(None, "http://h:1"), variant=[(None, "http://h:2"), (None, "http://h:3")], model="m"),
+    )
+
+    assert [arm.name for arm in chosen.arms] == ["baseline", "variant", "variant-2"]

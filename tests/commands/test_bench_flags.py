@@ -1,0 +1,162 @@
+"""The flags of `tandem bench run`: what is refused, before anything is asked, with what is allowed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tandem.cli import main
+from tandem.commands import bench_flags
+
+ROOT = Path(__file__).resolve().parents[2]
+ARMS = ["--baseline", "http://127.0.0.1:9", "--model", "m"]
+
+
+def run(tmp_path: Path, *flags: str) -> int:
+    return main(["bench", "run", *flags, "--out", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--baseline", "127.0.0.1:8000"), "[NAME=]http(s)://HOST:PORT"),
+        (("--baseline", "a/b=http://127.0.0.1:9"), "name 'a/b'; allowed: up to 63 letters"),
+        (("--baseline", "=http://127.0.0.1:9"), "name ''; allowed: up to 63 letters"),
+        (("--baseline", "ftp://127.0.0.1"), "is no address"),
+        (("--concurrency", "1,0"), "'0'; allowed: a whole number from 1 to 4096"),
+        (("--concurrency", "four"), "'four'; allowed: a whole number"),
+        (("--concurrency", "1", "--rate", "2"), "not allowed with argument --concurrency"),
+        (("--rate", "0"), "'0'; allowed: requests a second, above 0"),
+        (("--rate", "nan"), "'nan'; allowed: requests a second, above 0"),
+        (("--rounds", "0"), "'0'; allowed: a whole number from 1"),
+        (("--rounds", "1", "--duration", "1h"), "not allowed with argument --rounds"),
+        (("--duration", "180"), "'180'; allowed: a number and s, m or h, as 180m"),
+        (("--schedule", "abba"), "interleaved"),
+        (("--seed", "-1"), "'-1'; allowed: a whole number from 0"),
+        (("--temperature", "3"), "'3'; allowed: a number from 0 to 2"),
+        (("--thinking", "maybe"), "'on', 'off'"),
+        (("--api", "responses"), "'chat', 'completions'"),
+        (("--ask", "tokens"), "'tokens'; allowed: token-ids, logprobs"),
+        (("--warm-up", "until"), "'until'; allowed: auto, or a whole number"),
+        (("--time-outs", "first:3"), "'first'; allowed: connect, first-token, gap, whole"),
+        (("--time-outs", "gap:0"), "gap: a number above 0"),
+        (("--goodput", "ttft:500"), "'ttft'; allowed: ttft_ms, tpot_ms"),
+        (("--goodput", "ttft_ms"), "ttft_ms: a number above 0"),
+        (("--price", "-1"), "'-1'; allowed: USD an hour, above 0"),
+        (("--prompts-per-class", "0"), "'0'; allowed: a whole number from 1"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, said):
+    with pytest.raises(SystemExit) as ended:
+        run(tmp_path, *flags)
+
+    assert ended.value.code == 2
+    assert said in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ((), "no --baseline; allowed: servers by address, or --env and --experiment; add --baseline"),
+        (("--baseline", "http://127.0.0.1:9"), "no --model"),
+        ((*ARMS, "--variant", "baseline=http://127.0.0.1:8"), "two arms are named 'baseline'; allowed: each name once"),
+        ((*ARMS, "--only", "x"), "--only without --env"),
+        (("--experiment", "post"), "--experiment without --env"),
+        ((*ARMS, "--env", "post-us-east-2"), "--baseline beside --env"),
+        (("--env", "post-us-east-2"), "no --experiment; allowed: post, post-drafts-windows"),
+        (("--env", "post-us-east-2", "--experiment", "pots"), "did you mean 'post'?"),
+        (
+            ("--env", "post-us-east-2", "--experiment", "post", "--only", "x"),
+            "post has no variant 'x'; allowed: qwen-vl",
+        ),
+        ((*ARMS, "--api-key-env", "TANDEM_NO_SUCH_KEY"), "the variable TANDEM_NO_SUCH_KEY is not set"),
+        ((*ARMS, "--suite", "rael"), "did you mean 'real'?"),
+    ],
+    ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
+)
+def test_flags_that_do_not_fit_together_end_with_2_and_what_to_do(tmp_path, capsys, flags, said):
+    code = run(tmp_path, *flags)
+
+    assert (code, said in capsys.readouterr().err, (tmp_path / "out").exists()) == (2, True, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('{"id": "x", "class": "c", "prompt": "say"', "own.jsonl:2: not JSON"),
+        ('{"id": "x", "class": "c", "prompt": " "}', "own.jsonl:2: prompt is empty"),
+        ('{"id": "first", "class": "c", "prompt": "say"}', "own.jsonl:2: id 'first' stands on line 1 already"),
+    ],
+)
+def test_a_bad_suite_ends_with_2_and_its_line_before_anything_is_asked(tmp_path, capsys, line, said):
+    (tmp_path / "own.jsonl").write_text('{"id": "first", "class": "c", "prompt": "say"}\n' + line + "\n")
+
+    code = run(tmp_path, *ARMS, "--suite", str(tmp_path / "own.jsonl"))
+
+    assert (code, said in capsys.readouterr().err, (tmp_path / "out").exists()) == (2, True, False)
+
+
+def test_a_server_that_is_down_ends_with_3_and_leaves_no_folder(tmp_path, capsys):
+    code = run(tmp_path, *ARMS)
+
+    assert (code, (tmp_path / "out").exists()) == (3, False)
+    assert "http://127.0.0.1:9" in capsys.readouterr().err
+
+
+def test_with_json_a_fault_is_one_document_on_standard_output(tmp_path, capsys):
+    code = run(tmp_path, "--json", *ARMS)
+
+    fault = json.loads(capsys.readouterr().out)
+    assert (code, fault["exit_code"], sorted(fault["fault"])) == (3, 3, ["change", "problem", "where"])
+
+
+def test_a_folder_that_exists_ends_with_2_and_says_how_to_go_on(tmp_path, capsys):
+    (tmp_path / "out").mkdir()
+
+    assert run(tmp_path, *ARMS) == 2
+    assert f"go on with that run: --resume {tmp_path / 'out'}" in capsys.readouterr().err
+
+
+def test_a_folder_below_a_file_ends_with_2(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+
+    code = main(["bench", "run", *ARMS, "--out", str(tmp_path / "file" / "out")])
+
+    assert (code, "is no folder" in capsys.readouterr().err) == (2, True)
+
+
+def test_a_folder_without_a_run_is_not_resumed(tmp_path, capsys):
+    code = main(["bench", "run", *ARMS, "--resume", str(tmp_path)])
+
+    assert (code, "there is no manifest.json in it" in capsys.readouterr().err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("http://127.0.0.1:8000", (None, "http://127.0.0.1:8000")),
+        ("sd=http://127.0.0.1:8000/v1", ("sd", "http://127.0.0.1:8000/v1")),
+        ("https://host/path?key=value", (None, "https://host/path?key=value")),
+    ],
+)
+def test_an_arm_is_a_url_and_may_have_a_name(text, read):
+    assert bench_flags.arm(text) == read
+
+
+@pytest.mark.parametrize(("text", "seconds"), [("180m", 10_800), ("3h", 10_800), ("90s", 90), ("1.5m", 90)])
+def test_a_duration_has_a_unit(text, seconds):
+    assert bench_flags.seconds(text) == seconds
+
+
+def test_the_command_line_loads_no_client_and_no_numbers_until_it_measures():
+    code = (
+        "import sys; from tandem.cli import main; main(['check']); heavy = {'aiohttp', 'numpy', 'uvloop', 'msgspec'}; "
+        "sys.exit(sorted(heavy & {name.partition('.')[0] for name in sys.modules}) != [])"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False).returncode == 0
