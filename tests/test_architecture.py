@@ -150,6 +150,7 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
     "file",
     [
         "requirements.txt", "requirements-test.txt", "constraints.txt", "images/tandem/requirements.txt",
+        "images/llmperf/requirements.txt", "images/llmperf/npm-requirements.txt",
         "tandem/twin/aws/requirements.txt",
     ],
 )  # fmt: skip
