@@ -1,0 +1,80 @@
+"""The figures that counters give against a server whose truth is known: every law, live counters and flat ones."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pytest
+
+from tandem.bench.counters import Change, Known, Rates, difference, parse, rates
+from tandem.twin.server.knobs import ClassKnobs, Knobs
+from tandem.twin.server.truth import Truth
+from tandem.twin.server.twin import Twin
+
+WINDOW, REQUESTS = 7, 6
+
+
+def fetched(url: str, body: dict[str, object] | None = None) -> str:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})  # noqa: S310 - the twin's own URL
+    with urllib.request.urlopen(request) as answer:  # noqa: S310
+        return answer.read().decode()
+
+
+def served(**knobs: object) -> tuple[Rates, list[Truth]]:
+    """Ask a twin a few times; what its counters say, and what it did."""
+    stated = {
+        "model": "m", "num_speculative_tokens": WINDOW, "step_ms": (1.0,), "prefill_base_ms": 1.0, "draft_ms": 0.1,
+        "classes": {"default": ClassKnobs(acceptance=0.8, output_tokens=60)},
+    }  # fmt: skip
+    with Twin(Knobs(**{**stated, **knobs})) as twin:
+        before = parse(fetched(f"{twin.url}/metrics"))
+        for number in range(REQUESTS):
+            messages = [{"role": "user", "content": f"number {number}"}]
+            fetched(f"{twin.url}/v1/chat/completions", {"model": "m", "messages": messages, "stream": True})
+        change = difference(before, parse(fetched(f"{twin.url}/metrics")))
+        assert isinstance(change, Change)
+        return rates(change, Known(speculates=knobs["law"] != "none", window=WINDOW)), list(twin.truth)
+
+
+def steps(truths: list[Truth]) -> int:
+    """Decode steps: every burst but prefill's own."""
+    return sum(len(truth.bursts) - 1 for truth in truths)
+
+
+def tokens(truths: list[Truth]) -> int:
+    return sum(truth.completion_tokens for truth in truths)
+
+
+def test_live_counters_give_what_each_step_committed() -> None:
+    said, truths = served(law="vllm", runtime="native")
+
+    committed = [burst for truth in truths for burst in truth.drawn]
+    assert said.values["acceptance_length"] == pytest.approx(sum(committed) / len(committed))
+    assert said.values["acceptance_position_1"] == pytest.approx(sum(one > 1 for one in committed) / len(committed))
+    assert said.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
+
+
+@pytest.mark.parametrize(
+    "knobs",
+    [
+        {"law": "vllm", "runtime": "native", "spec_counters": "flat"},
+        {"law": "nxdi", "runtime": "native", "spec_counters": "flat"},
+        {"law": "nxdi", "runtime": "nxdi-v0", "version": "0.9.1", "spec_counters": "flat"},
+    ],
+    ids=lambda knobs: f"{knobs['law']}-{knobs['runtime']}",
+)
+def test_flat_counters_give_the_tokens_of_each_decode_step(knobs: dict[str, object]) -> None:
+    said, truths = served(**knobs)
+
+    assert said.derived
+    assert said.values["acceptance_length"] == pytest.approx((tokens(truths) - REQUESTS) / steps(truths))
+    assert said.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
+
+
+@pytest.mark.parametrize("runtime", ["native", "nxdi-v0"])
+def test_a_plain_server_takes_one_step_a_token_and_has_no_acceptance(runtime: str) -> None:
+    said, _ = served(law="none", num_speculative_tokens=0, runtime=runtime)
+
+    assert said.values == {"target_steps_per_token": 1.0}
