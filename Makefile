@@ -8,7 +8,7 @@ export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
 
-.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts bench-load llmperf clean
+.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts bench-load llmperf real record-real clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -84,5 +84,11 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/records.py
 
+real: setup ## measure real vLLM servers on this machine; 4 GB of disk, a quarter of an hour; BUSY=1 on a busy one
+	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy)
+
+record-real: setup ## record again what real vLLM servers send: tests/bench/streams
+	$(BIN)/python benchmarks/record_streams.py
+
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-real .venv-tools .venv-llmperf node_modules cdk.out build
