@@ -31,8 +31,7 @@ REFUSALS = re.compile(
     r"|lo siento,? (?:pero )?no puedo (?:ayudar|continuar|proporcionar|responder|crear|generar)",
     re.IGNORECASE,
 )
-ASKED_FOR = re.compile(r"apolog|declin|refus|sorry|turn(?:s|ed|ing)? down|\bcan(?:no|['\u2019])t\b", re.IGNORECASE)
-_OPENING = "\"'\u201c\u201e\u2018\u00ab「>"  # a quotation begins: somebody else speaks
+ASKED_FOR = re.compile(r"apolog|declin|refus|sorry|turn(?:s|ed|ing)? down", re.IGNORECASE)
 
 
 def found(answer: str, *, asked: str) -> bool:
@@ -43,6 +42,6 @@ def found(answer: str, *, asked: str) -> bool:
         asked: the prompt; where it speaks of declining, an answer that does so is content.
     """
     begin = answer.strip()
-    if len(begin) > LONGEST or begin[:1] in _OPENING or ASKED_FOR.search(asked):
+    if len(begin) > LONGEST or ASKED_FOR.search(asked):
         return False
     return REFUSALS.match(begin[:JUDGED]) is not None
