@@ -160,7 +160,8 @@ class Run:
         watch = host.HostWatch()
         reason: Reason = "failed"
         try:
-            written = await self._warm_up(arms, written)
+            if self._missing(had):
+                written = await self._warm_up(arms, written)
             watch.start()
             reason = await self._turns(arms, pages, had)
         except BenchError as fault:
@@ -168,6 +169,12 @@ class Run:
         finally:
             await self._end(written, watch, self.stop.reason or reason)
         return Outcome(reason=self.stop.reason or reason, fault=self.stop.fault)
+
+    def _missing(self, had: Recorded) -> bool:
+        """Return whether anything is left to ask."""
+        if self.settings.duration_s is not None:
+            return had.spent_s < self.settings.duration_s
+        return not all(identity in had.done for turn in self.plan.turns() for identity in turn.ids())
 
     async def _warm_up(self, arms: Sequence[Arm], written: Manifest) -> Manifest:
         if self.settings.warm_up == 0:
@@ -208,7 +215,9 @@ class Run:
         """Take every turn that is not recorded yet; where the clock decides, begin no block after its end."""
         ends = math.inf
         if self.settings.duration_s is not None:
-            ends = time.monotonic() + self.settings.duration_s - had.spent_s
+            left_s = max(self.settings.duration_s - had.spent_s, 0.0)
+            self.progress.expect(left_s)
+            ends = time.monotonic() + left_s
         shown = asyncio.create_task(self.progress.show())
         try:
             with recording(self.folder / RECORDS) as recorder:
@@ -258,15 +267,12 @@ class Run:
 
     async def _end(self, written: Manifest, watch: host.HostWatch, reason: Reason) -> None:
         """Write how it ended, and the summary of what is there; a full disk may take neither."""
-        seen = await watch.end()
+        seen = dataclasses.replace(await watch.end(), load_1m_start=written.host.load_1m_start)
         for warning in seen.warnings(written.host.cpus):
             self._note(warning)
         ended = msgspec.structs.replace(
             written,
-            host=msgspec.structs.replace(
-                written.host,
-                **{name: value for name, value in dataclasses.asdict(seen).items() if name != "load_1m_start"},
-            ),
+            host=msgspec.structs.replace(written.host, **dataclasses.asdict(seen)),
             rounds=self.rounds if self.plan.rounds is None else written.rounds,
             notes=tuple(self.notes),
             ended=manifest.Ended(reason=reason, utc=statement.utc_now()),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from tandem.bench.settings import Settings
 
 DEFAULT_SUITES = ("real",)
+LEAST_SOCKETS = 512  # an open loop has as many as its servers are slow
 EXIT_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
     "a cell has no data, or the disk is full; 130 interrupted"
@@ -103,8 +105,17 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
 
     settings = _settings(chosen, options)
     folder = options.resume or options.out
+    _room_for_sockets(len(settings.arms) * max((*(settings.concurrency or ()), LEAST_SOCKETS)))
     outcome = uvloop.run(Run(settings=settings, folder=folder, resume=options.resume is not None).run())
     return _ended(outcome, folder, chosen)
+
+
+def _room_for_sockets(wanted: int) -> None:
+    """Raise how many files this process may open to what the system allows it, where it needs more."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < 2 * wanted and soft != resource.RLIM_INFINITY:
+        most = 2 * wanted if hard == resource.RLIM_INFINITY else min(2 * wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
@@ -114,7 +125,7 @@ def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
         KeyboardInterrupt: it was interrupted.
     """
     code = Exit.DONE
-    if outcome.begun and (folder / "records.jsonl").exists() and outcome.fault is None:
+    if outcome.begun and (folder / "records.jsonl").exists() and not (outcome.fault and chosen.as_json):
         code = _report(folder, chosen)
     if outcome.reason == "interrupted":
         if outcome.begun:
