@@ -159,7 +159,7 @@ class Engine:
             most: decode steps at once; they end early where a sequence ends.
             until_s: no decode step begins after this time, for somebody arrives then.
         """
-        if self.waiting and self.has_room:
+        if self.waiting and self.has_room and self.waiting[0].arrived_s <= at_s:
             return self._prefill(self.waiting.popleft(), at_s)
         if not self.running:
             return None

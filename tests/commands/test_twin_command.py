@@ -1,0 +1,111 @@
+"""`tandem twin`: an experiment's servers come up together, say where they are, and end with the command."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tandem.cli import main
+from tandem.twin.server.knobs import read_knobs
+
+ROOT = Path(__file__).parents[2]
+END_S = 20
+
+
+def status(url: str) -> int:
+    try:
+        with urllib.request.urlopen(f"{url}/health", timeout=5) as answer:
+            return int(answer.status)
+    except (urllib.error.URLError, OSError):
+        return 0
+
+
+def gone(urls: list[str]) -> bool:
+    ends = time.monotonic() + END_S
+    while any(status(url) for url in urls) and time.monotonic() < ends:
+        time.sleep(0.05)
+    return not any(status(url) for url in urls)
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """The running command and what it printed until it was ready."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tandem", "twin", "--experiment", "post", "--log", str(tmp_path / "logs")],
+        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    lines: list[str] = []
+    while not lines or lines[-1] not in {"", "ready\n"}:
+        lines.append(process.stdout.readline())
+    yield process, lines
+    process.kill()
+    process.communicate()
+
+
+def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(command, tmp_path):
+    process, lines = command
+    told = dict(line.split()[:2] for line in lines[:-1])
+
+    assert list(told) == ["qwen-vllm", "qwen-sd-vllm"]
+    assert lines[-1] == "ready\n"
+    assert [status(url) for url in told.values()] == [200, 200]
+    assert {path.name for path in (tmp_path / "logs").iterdir()} == {"qwen-vllm.jsonl", "qwen-sd-vllm.jsonl"}
+    process.send_signal(signal.SIGINT)
+    assert process.wait(END_S) == 0
+    assert gone(list(told.values()))
+
+
+def test_the_servers_end_when_the_command_is_killed(command):
+    process, lines = command
+    process.kill()
+
+    assert gone([line.split()[1] for line in lines[:-1]])
+
+
+def twin(*more: str) -> int:
+    return main(
+        ["twin", *more, "--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
+    )
+
+
+def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
+    assert twin("--experiment", "post", "--write", str(tmp_path)) == 0
+
+    written = [Path(line) for line in capsys.readouterr().out.splitlines()]
+    assert [path.name for path in written] == ["qwen-vllm.yaml", "qwen-sd-vllm.yaml"]
+    assert [read_knobs(path).law for path in written] == ["none", "nxdi"]
+
+
+def test_rejects_an_experiment_that_is_not_there(capsys):
+    assert twin("--experiment", "nowhere", "--json") == 2
+
+    faults: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["faults"]
+    assert "post" in faults[0]["allowed"]
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+
+    assert twin("--experiment", "post", "--write", str(tmp_path / "file" / "below")) == 3
+    assert "file" in capsys.readouterr().err
+
+
+def test_the_command_line_loads_nothing_of_the_twin():
+    code = (
+        "import sys; import tandem.cli; "
+        "print(sorted(set(sys.modules) & {'aiohttp', 'numpy', 'uvloop', 'tandem.twin.server.knobs', 'prometheus_client'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
