@@ -25,24 +25,34 @@ ROOT = Path(__file__).parents[2]
 SMALL = shlex.join([sys.executable, str(Path(__file__).parent / "small_app.py")])
 
 
-@pytest.fixture
-def play(endpoint, tmp_path):
+@pytest.fixture(scope="module")
+def play(endpoint, tmp_path_factory):
     """The steps of a small environment of its own name, on the running endpoint."""
 
-    def act(name: str, fault: str = "") -> Play:
-        declared = tmp_path / "declared"
+    def act(name: str, faults: str = "") -> Play:
+        work = tmp_path_factory.mktemp(name)
+        declared = work / "declared"
         declared.mkdir()
         shutil.copy(ROOT / "environments" / "post-us-east-2.yaml", declared / f"{name}.yaml")
-        copied = scene(name, declared, ROOT / "experiments", tmp_path)
-        cdk = Cdk(endpoint=endpoint, scene=copied, work=tmp_path, app=f"{SMALL} {fault}")
+        copied = scene(name, declared, ROOT / "experiments", work)
+        cdk = Cdk(endpoint=endpoint, scene=copied, work=work, app=f"{SMALL} {faults}")
         found = Rehearsal(environment=name, account=ACCOUNT, region="us-east-2")
         return Play(endpoint=endpoint, scene=copied, cdk=cdk, found=found)
 
     return act
 
 
+@pytest.fixture(scope="module")
+def changed(play):
+    """A deployed environment in which tests change this and that; none repairs it."""
+    found = play("changed")
+    found.deploy()
+    return found
+
+
 @pytest.mark.cdk
 @pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")  # a group begins early: nothing waits for it at the end
 def test_the_app_is_bootstrapped_deployed_and_held():
     said: list[str] = []
     request = Request(
@@ -76,29 +86,19 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_renewal_that_touches_another_stack_fails(play):
-    leaky = play("leaky", "leaky")
-    leaky.deploy()
+def test_a_renewal_that_touches_another_stack_and_stacks_that_anybody_may_destroy_fail_their_steps(play):
+    faulty = play("faulty", "leaky unprotected")
+    faulty.deploy()
 
-    with pytest.raises(UnfulfilledError, match=r"must change leaky-Fleet alone, it changed \['leaky-Network'"):
-        leaky.renew()
-
-
-@pytest.mark.endpoint
-@pytest.mark.xdist_group("endpoint")
-def test_stacks_that_anybody_may_destroy_fail(play):
-    open_ = play("open", "unprotected")
-    open_.deploy()
-
-    with pytest.raises(UnfulfilledError):
-        open_.refuse()
+    with pytest.raises(UnfulfilledError, match=r"must change faulty-Fleet alone, it changed \['faulty-Network'"):
+        faulty.renew()
+    with pytest.raises(UnfulfilledError, match="protected stacks were destroyed"):
+        faulty.refuse()
 
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_resource_that_differs_fails_its_step_by_name(play, endpoint):
-    changed = play("changed")
-    changed.deploy()
+def test_a_resource_that_differs_fails_its_step_by_name(changed, endpoint):
     endpoint.client("s3").put_bucket_versioning(
         Bucket=f"tandem-changed-{ACCOUNT}", VersioningConfiguration={"Status": "Suspended"}
     )
@@ -109,9 +109,7 @@ def test_a_resource_that_differs_fails_its_step_by_name(play, endpoint):
 
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_a_change_of_the_app_is_a_difference(play):
-    changed = play("drift")
-    changed.deploy()
+def test_a_change_of_the_app_is_a_difference(changed):
     changed.scene.renew_reservation()
 
     with pytest.raises(CdkError, match="cdk diff ended with code 1"):
