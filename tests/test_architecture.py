@@ -151,7 +151,7 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
     [
         "requirements.txt", "requirements-test.txt", "constraints.txt", "images/tandem/requirements.txt",
         "images/llmperf/requirements.txt", "images/llmperf/npm-requirements.txt",
-        "tandem/twin/aws/requirements.txt",
+        "tandem/twin/aws/requirements.txt", "tandem/twin/real/requirements.txt",
     ],
 )  # fmt: skip
 def test_every_python_dependency_is_pinned_exactly(file: str) -> None:

@@ -20,6 +20,13 @@ PIECE = 256 * 1024  # bytes held at a time of a body that passes through
 _POLL_S = 0.05  # how soon a stop is seen
 
 
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128

@@ -13,8 +13,9 @@ from pathlib import Path
 import pytest
 
 from tandem.twin.aws import endpoint as module
-from tandem.twin.aws.endpoint import PROXIES, Endpoint, free_port, listening
+from tandem.twin.aws.endpoint import PROXIES, Endpoint, listening
 from tandem.twin.aws.installation import HERE, EndpointError, python
+from tandem.twin.loopback import free_port
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 

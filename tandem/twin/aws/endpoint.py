@@ -21,6 +21,7 @@ from botocore.config import Config
 
 from tandem.twin.aws.installation import ENVIRONMENT, HERE, EndpointError, python
 from tandem.twin.aws.launcher import PREFIX, WORK
+from tandem.twin.loopback import free_port
 
 HOST = "127.0.0.1"
 # A company's proxy has no way to this machine's loopback address.
@@ -28,13 +29,6 @@ PROXIES = tuple(spelt for name in ("http_proxy", "https_proxy", "all_proxy") for
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 READY_S = 60.0  # 0.6 s on an idle machine; two busy cores have been seen to take 15 s
 STOP_S = 10.0
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
 
 
 def listening(port: int) -> bool:

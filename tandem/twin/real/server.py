@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import tempfile
 import time
@@ -18,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from tandem.twin.loopback import HOST
+from tandem.twin.loopback import HOST, free_port
 from tandem.twin.real.fault import RealError
 
 HERE = Path(__file__).resolve().parent
@@ -74,12 +73,6 @@ def variables() -> dict[str, str]:
     }
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
 @dataclass(kw_only=True)
 class RealServer:
     """One vLLM.
@@ -124,7 +117,7 @@ class RealServer:
         Raises:
             RealError: the interpreter is not there.
         """
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         command = [str(self.interpreter), str(HERE / "launcher.py")]
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
