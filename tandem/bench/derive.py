@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
+from operator import attrgetter
 from typing import NamedTuple, get_args
 
 import numpy as np
@@ -150,7 +151,7 @@ def _pick(values: Values, places: Whole) -> Values:
 
 
 def _column(records: Sequence[Measured], name: str) -> Values:
-    return np.array([getattr(record, name) for record in records], dtype=float)
+    return np.array(list(map(attrgetter(name), records)), dtype=float)
 
 
 def _where(mask: Mask, above: Values, below: Values) -> Values:

@@ -61,8 +61,10 @@ def _course(run: Manifest, total: Tally) -> Iterator[str]:
 
 
 def _twice(total: Tally) -> int:
-    ids = np.concatenate(total.ids) if total.ids else np.array([])
-    return len(ids) - len(np.unique(ids))
+    if not total.ids:
+        return 0
+    ids = np.sort(np.concatenate(total.ids), kind="stable")  # each part is sorted, and a stable sort joins such runs
+    return int(np.count_nonzero(ids[1:] == ids[:-1]))
 
 
 def _by_arm(counted: Mapping[Load, int]) -> Iterator[tuple[str, int]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -180,7 +180,7 @@ def read(path: Path, limits: Mapping[str, float] | None = None) -> Tally:
         BenchError: a line that is no record, or a file that cannot be read.
     """
     try:
-        number = min(len(os.sched_getaffinity(0)), 1 + path.stat().st_size // _WORTH_A_PROCESS)
+        number = min(_cores(), 1 + path.stat().st_size // _WORTH_A_PROCESS)
         ranges = parts(path, number, limits)
         with _without_cycles():
             return _joined(ranges)
@@ -238,13 +238,15 @@ def _spreads(total: Tally) -> Spreads:
     pooled: dict[tuple[Load, str], list[Values]] = {}
     for (load, name), arrays in total.values.items():
         pooled.setdefault((load.pooled(), name), []).extend(arrays)
-    found: Spreads = {}
-    for values in (total.values, pooled):
-        for (load, name), arrays in values.items():
-            across = spread(np.concatenate(arrays))
-            if across:
-                found[load, name] = across
-    return found
+    cells = [*total.values.items(), *pooled.items()]
+    with ThreadPoolExecutor(_cores()) as threads:  # numpy lets go of the interpreter while it looks for a quantile
+        spreads = threads.map(lambda cell: spread(np.concatenate(cell[1])), cells)
+        return {key: across for (key, _), across in zip(cells, spreads, strict=True) if across}
+
+
+def _cores() -> int:
+    """Return the cores this process may use; not every system tells them from those of the machine."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _sentences(*measured: turns.Measured) -> Iterator[str]:

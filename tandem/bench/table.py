@@ -73,7 +73,7 @@ def _rows(summary: Summary, load: Loaded) -> Iterator[tuple[str, str, int]]:
 
 
 def _widths(summary: Summary) -> tuple[int, int]:
-    arm = min(_ARM, max(map(len, summary.arms), default=0))
+    arm = min(_ARM, max([len("arm"), *map(len, summary.arms)]))
     return _NAMES - 1 - arm, arm
 
 
@@ -97,4 +97,5 @@ def _figure(cell: Cell | None, width: int) -> str:
     if cell is None:
         return "-".rjust(width)
     decimals = 0 if cell.p50 >= _WHOLE else 1 if cell.p50 >= _TENTHS else 2
-    return f"{cell.p50:>{width}.{decimals}f}"
+    written = f"{cell.p50:.{decimals}f}"
+    return (written if len(written) <= width else f"{cell.p50:.0e}").rjust(width)

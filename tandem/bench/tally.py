@@ -158,6 +158,7 @@ def tally(part: Part) -> Tally:
             _add_block(sum_, records, part.limits)
     for key in sum_.values:
         sum_.values[key] = [np.concatenate(sum_.values[key])]  # one key at a time: both forms of all would double it
+    sum_.ids = [np.sort(np.concatenate(sum_.ids))] if sum_.ids else []
     sum_.rows = [Rows.joined(sum_.rows)] if sum_.rows else []
     return sum_
 
@@ -226,14 +227,8 @@ class _Turns:
 
     def __init__(self, records: Sequence[Measured]) -> None:
         known: dict[tuple[str, str, int | None, float | None, int, int], int] = {}
-        self.of_record = np.fromiter(
-            (
-                known.setdefault((r.arm, r.class_, r.concurrency, r.rate_per_s, r.round, r.slot), len(known))
-                for r in records
-            ),
-            np.intp,
-            len(records),
-        )
+        keys = map(attrgetter("arm", "class_", "concurrency", "rate_per_s", "round", "slot"), records)
+        self.of_record = np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.intp)
         self.keys = [(Load(*key[:4]), Place(*key[4:])) for key in known]
         codes: dict[Load, int] = {}
         of_turn = np.array([codes.setdefault(load, len(codes)) for load, _ in self.keys], dtype=np.intp)

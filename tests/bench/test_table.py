@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from measured import arm, chunks, failed, record, write_run
+
+from tandem.bench import summary, table
+from tandem.bench.summary import Summary
+
+
+def printed(found: Summary) -> list[str]:
+    file = io.StringIO()
+    table.show(found, file)
+    return file.getvalue().splitlines()
+
+
+def row(lines: list[str], *names: str) -> list[str]:
+    (found,) = [line.split() for line in lines if tuple(line.split()[: len(names)]) == names]
+    return found[len(names) :]
+
+
+def test_a_row_has_the_medians_of_an_arm_in_a_class(tmp_path: Path) -> None:
+    lines = printed(summary.summarize(write_run(tmp_path, [record()])))
+
+    assert row(lines, "repeat", "base") == ["1", "200.0", "12.9", "45.0", "290.0", "2.67", "27.6", "26.7", "-", "58.0"]
+
+
+def test_a_figure_that_is_absent_is_a_dash(tmp_path: Path) -> None:
+    silent = record(chunks=chunks((0.1, "text")), completion_tokens=None)
+
+    assert row(printed(summary.summarize(write_run(tmp_path, [silent]))), "repeat", "base")[1:] == [
+        "100.0", "-", "-", "100.0", "-", "-", "-", "-", "100.0",
+    ]  # fmt: skip
+
+
+def test_an_arm_of_which_nothing_succeeded_is_a_row_of_dashes(tmp_path: Path) -> None:
+    assert row(printed(summary.summarize(write_run(tmp_path, [failed()]))), "repeat", "base") == [
+        "0",
+        *"-" * 6,
+        "0.00",
+        *"--",
+    ]
+
+
+def test_several_classes_end_with_all_of_them(tmp_path: Path) -> None:
+    lines = printed(summary.summarize(write_run(tmp_path, [record(), record(class_="chat")])))
+
+    assert row(lines, "all", "base")[0] == "2"
+
+
+def test_one_class_is_not_repeated_as_all(tmp_path: Path) -> None:
+    assert not [line for line in printed(summary.summarize(write_run(tmp_path, [record()]))) if line.startswith("all ")]
+
+
+def test_each_load_has_a_table_of_its_own(tmp_path: Path) -> None:
+    records = [record(concurrency=1), record(), record(concurrency=None, rate_per_s=2.5, due_s=1000.0)]
+
+    lines = printed(summary.summarize(write_run(tmp_path, records)))
+
+    assert [line.partition(":")[0] for line in lines if "medians" in line] == [
+        "2.5 requests/s, open loop", "concurrency 1", "concurrency 4",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [1, 9, 10, 11, 40])
+def test_no_line_is_wider_than_100_columns(tmp_path: Path, length: int) -> None:
+    name, class_ = "a" * length, "c" * length
+    records = [
+        record(arm=name, class_=class_),
+        failed(arm=name, class_=class_),
+        record(arm=name, chunks=chunks((9e7, "text", 8)), end_s=9e7),
+    ]
+
+    lines = printed(summary.summarize(write_run(tmp_path, records, arms=(arm(name),))))
+
+    assert max(map(len, lines)) <= 100
+
+
+def test_notes_stand_below_whole(tmp_path: Path) -> None:
+    found = summary.summarize(write_run(tmp_path, [record()]))
+
+    text = " ".join(line.strip() for line in printed(found))
+
+    assert all(f"note: {note}" in text for note in found.notes)
+
+
+def test_a_run_without_records_says_so(tmp_path: Path) -> None:
+    assert printed(summary.summarize(write_run(tmp_path, [])))[0] == "no request is recorded"
