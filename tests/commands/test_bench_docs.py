@@ -1,0 +1,77 @@
+"""docs/bench.md says what is so: its commands parse, its messages exist, its defaults are the code's."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from tandem.bench import gate, host, interrupt, loops, warm
+from tandem.bench.record import ERRORS
+from tandem.bench.wire import TimeOuts
+from tandem.cli import _parser
+from tandem.commands import bench_flags
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "bench.md").read_text()
+CODE = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in (ROOT / "tandem" / "bench").rglob("*.py")))
+LINES = re.findall(r"^(tandem bench .*)$", PAGE, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_of_the_page_parses(line):
+    words = shlex.split(line.split("#")[0].partition(" >")[0])[1:]
+    if any(word.startswith("...") for word in words):  # only what changes is shown
+        words = ["bench", "run", *words[words.index(next(word for word in words if word.endswith("..."))) + 1 :]]
+    if "--out" not in words and "--resume" not in words and "report" not in words:
+        words += ["--out", "x"]
+
+    assert _parser().parse_args(words).command == "bench"
+
+
+def said() -> list[str]:
+    table = PAGE.split("| said | happened | do |")[1].split("\n\n")[0]
+    first = [row.split(" | ")[0] for row in table.splitlines()[2:]]
+    return [message for cell in first for message in re.findall(r"`([^`]+)`", cell)]
+
+
+@pytest.mark.parametrize("message", said())
+def test_every_message_of_the_page_is_in_the_code(message):
+    if message in ERRORS or message.startswith("status_"):
+        return
+    parts = [part.strip() for part in re.split(r"\.\.\.|\b[A-Z]{4,}\b|\d+", message) if part.strip()]
+
+    assert [part for part in parts if part not in CODE] == []
+
+
+def test_the_page_names_every_flag():
+    declared = set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', Path(bench_flags.__file__).read_text()))
+
+    assert {flag for flag in declared if flag not in PAGE} == set()
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        f"up to {gate.WAIT_S / 60:.0f} min and goes on by itself",
+        f"is paused: {gate.FAILURES} requests in a row failed",
+        f"has {interrupt.GRACE_S:.0f} s to end",
+        f"Workers start {1000 * loops.STAGGER_S:.0f} ms apart",
+        f"at most {loops.MOST_RETRY_AFTER_S:.0f} s, and never asks again",
+        f"then at most {warm.SHORT_TOKENS} tokens",
+        f"by at most {warm.SAME:.0%}".replace("%", " %"),
+        f"after {warm.MOST_SHORT_WINDOWS} windows or {warm.MOST_S / 60:.0f} minutes",
+        f"Above {1000 * host.MOST_LAG_S:.0f} ms, or when the client takes {100 * host.MOST_CPU:.0f} % of a CPU",
+    ],
+)
+def test_a_figure_of_the_page_is_the_codes(sentence):
+    assert sentence in " ".join(PAGE.split())
+
+
+def test_the_time_outs_of_the_page_are_the_codes():
+    defaults = bench_flags.time_outs("connect:10,first-token:120,gap:60,whole:600")
+
+    assert defaults == {name: getattr(TimeOuts(), name) for name in defaults}
+    assert "connect:10,first-token:120,gap:60,whole:600" in PAGE
