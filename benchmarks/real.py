@@ -83,6 +83,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="A B B A passes over the suite (default 2)")
     parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
+    parser.add_argument("--warm-up", default="auto", metavar="N|auto", help="requests before, or until stable (auto)")
     parser.add_argument(
         "--busy", action="store_true", help="measure although others use this machine; the text says so"
     )
@@ -247,10 +248,17 @@ def _heading(name: str, pair: dict[str, Any], run: real_table.Run) -> list[str]:
     if share is None or share > others.MOST:
         told = "an unknown share" if share is None else f"{share:.0%}"
         lines += [f"*Others took {told} of the processors meanwhile: its times are no measure, its counts are.*", ""]
-    unsteady = [arm for arm, warm in run.manifest.warm_up.items() if warm.stable is False]
-    if unsteady:
-        lines += [f"*Warm-up did not settle: {', '.join(unsteady)}.*", ""]
-    return lines
+    return [*lines, _warmth(run), ""]
+
+
+def _warmth(run: real_table.Run) -> str:
+    """Say whether every arm's figures stood still before the first record."""
+    warm = run.manifest.warm_up
+    unsteady = [arm for arm, one in warm.items() if not one.stable]
+    if unsteady or not warm:
+        return f"*Not warmed until stable: {', '.join(unsteady) or 'every arm'}; first answers may be in the times.*"
+    told = ", ".join(f"{arm} after {one.requests} requests" for arm, one in warm.items())
+    return f"Warm and stable before the first record: {told}."
 
 
 def _verdict(said: list[str]) -> str:

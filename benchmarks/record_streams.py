@@ -29,6 +29,7 @@ from tandem.twin.real.server import MODEL, NGRAM, RealServer  # noqa: E402
 from tandem.twin.real.weights import weights  # noqa: E402
 
 OUT = ROOT / "tests" / "bench" / "streams"
+LOGS = ROOT / "build" / "real" / "recording"
 SETTLE_S = 1.0  # the counters of the last step are added after its chunk is sent
 COPY = 'Copy this JSON exactly: {"name": "Ada", "age": 36, "city": "London", "tags": ["a", "b", "c"]}'
 SIGNS = "東京 🚀 東京 🚀 東京 🚀"  # each sign is several tokens, none of which is text alone
@@ -92,8 +93,8 @@ def main() -> int:
     try:
         interpreter = python()
         model = weights(interpreter)
-        base = RealServer(interpreter=interpreter, weights=model, name="base")
-        ngram = RealServer(interpreter=interpreter, weights=model, name="ngram", speculation=NGRAM)
+        base = RealServer(interpreter=interpreter, weights=model, name="base", folder=LOGS)
+        ngram = RealServer(interpreter=interpreter, weights=model, name="ngram", folder=LOGS, speculation=NGRAM)
         try:
             for server in (base, ngram):
                 server.start()

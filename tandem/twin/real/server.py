@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -81,17 +81,18 @@ class RealServer:
         interpreter: of the environment that holds vLLM (installation.py).
         weights: a folder as weights.py makes it.
         name: for messages and the log's name.
+        folder: where its log is kept.
         speculation: vLLM's own speculative configuration, or None.
         port: 0 takes a free one.
-        folder: where its log is kept.
+        ready_s: how long it may take until it answers.
     """
 
     interpreter: Path
     weights: Path
     name: str
+    folder: Path
     speculation: dict[str, Any] | None = None
     port: int = 0
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="tandem-real-")))
     ready_s: float = READY_S
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
@@ -186,7 +187,7 @@ class RealServer:
         try:
             self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            self._process.kill()
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._process = None
 
