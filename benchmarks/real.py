@@ -35,7 +35,7 @@ import real_table  # noqa: E402
 from tandem.bench.fault import BenchError  # noqa: E402
 from tandem.twin.real.fault import RealError  # noqa: E402
 from tandem.twin.real.installation import REQUIREMENTS, python  # noqa: E402
-from tandem.twin.real.server import MODEL, NGRAM, RealServer, self_draft  # noqa: E402
+from tandem.twin.real.server import MODEL, NGRAM, THREADS, RealServer, self_draft  # noqa: E402
 from tandem.twin.real.weights import weights  # noqa: E402
 
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
@@ -56,6 +56,7 @@ class Asked:
     speculation: dict[str, Any]
     rounds: int
     warm_up: str
+    threads: int
     suite: Path
     folder: Path
 
@@ -83,6 +84,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="A B B A passes over the suite (default 2)")
     parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
+    parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")
     parser.add_argument("--warm-up", default="auto", metavar="N|auto", help="requests before, or until stable (auto)")
     parser.add_argument(
         "--busy", action="store_true", help="measure although others use this machine; the text says so"
@@ -109,6 +111,7 @@ def measured(options: argparse.Namespace) -> Path:
         "utc": now.isoformat(timespec="seconds"),
         "command": shlex.join(["python", "benchmarks/real.py", *sys.argv[1:]]),
         "machine": machine(),
+        "threads": options.threads,
         "versions": versions(),
         "others_before": share,
         "pairs": {},
@@ -118,7 +121,7 @@ def measured(options: argparse.Namespace) -> Path:
         rounds = options.rounds if name == PAIRS[0] else 1
         asked = Asked(
             name=name, speculation=speculation, rounds=rounds,
-            warm_up=options.warm_up, suite=options.suite, folder=folder,
+            warm_up=options.warm_up, threads=options.threads, suite=options.suite, folder=folder,
         )  # fmt: skip
         facts["pairs"][name] = measure(asked, interpreter, model)
         (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
@@ -146,6 +149,7 @@ def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
             weights=model,
             name=name,
             speculation=one,
+            threads=asked.threads,
             folder=asked.folder / "logs" / asked.name,
         )
         for name, one in pair.items()
@@ -209,10 +213,8 @@ def section(folder: Path) -> tuple[list[str], bool]:
     """
     facts = _facts(folder)
     packages = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    lines = [
-        f"`{facts['command']}`, {facts['utc'][:16].replace('T', ' ')} UTC, {facts['machine']}; {packages}; {HOW}.",
-        "",
-    ]
+    when, how = facts["utc"][:16].replace("T", " "), f"{facts['threads']} threads a server, {HOW}"
+    lines = [f"`{facts['command']}`, {when} UTC, {facts['machine']}; {packages}; {how}.", ""]
     said: list[str] = []
     for name, pair in facts["pairs"].items():
         windows = {arm: (one or {}).get("num_speculative_tokens", 0) for arm, one in pair["speculation"].items()}

@@ -150,7 +150,7 @@ async def record(session: aiohttp.ClientSession, server: RealServer, case: Case)
 
 def shortened(body: dict[str, Any]) -> dict[str, Any]:
     """The body, a very long prompt cut and said so: it is no part of what is tested."""
-    cut = json.loads(json.dumps(body))
+    cut: dict[str, Any] = json.loads(json.dumps(body))
     for message in cut.get("messages", ()):
         if len(message["content"]) > 2000:  # noqa: PLR2004  # longer than any of the prompts above that matter
             message["content"] = f"{message['content'][:60]}... ({len(message['content'])} characters)"

@@ -58,14 +58,19 @@ def arguments(weights: Path, port: int, speculation: dict[str, Any] | None) -> l
     return told if speculation is None else [*told, "--speculative-config", json.dumps(speculation)]
 
 
-def variables() -> dict[str, str]:
-    """The environment of a server: nothing of the caller's but where programs and temporary files are."""
+def variables(threads: int = THREADS) -> dict[str, str]:
+    """The environment of a server: nothing of the caller's but where programs and temporary files are.
+
+    Args:
+        threads: that compute one step together. They wait for each other after every operation, so on a machine whose
+            cores others use, one is many times faster than two.
+    """
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "TMPDIR") if name in os.environ}
     return {
         **kept,
         "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GIB),
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # `all` fails at start where cores may not be bound
-        "OMP_NUM_THREADS": str(THREADS),
+        "OMP_NUM_THREADS": str(threads),
         "VLLM_NO_USAGE_STATS": "1",
         "DO_NOT_TRACK": "1",
         "HF_HUB_OFFLINE": "1",
@@ -84,6 +89,7 @@ class RealServer:
         folder: where its log is kept.
         speculation: vLLM's own speculative configuration, or None.
         port: 0 takes a free one.
+        threads: that compute one step together.
         ready_s: how long it may take until it answers.
     """
 
@@ -93,6 +99,7 @@ class RealServer:
     folder: Path
     speculation: dict[str, Any] | None = None
     port: int = 0
+    threads: int = THREADS
     ready_s: float = READY_S
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
@@ -126,7 +133,7 @@ class RealServer:
                 self._process = subprocess.Popen(
                     [*command, *arguments(self.weights, self.port, self.speculation)],
                     cwd=self.weights.parent,
-                    env=variables(),
+                    env=variables(self.threads),
                     stdin=subprocess.PIPE,  # the launcher ends all when this closes
                     stdout=log,
                     stderr=subprocess.STDOUT,
