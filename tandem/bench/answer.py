@@ -82,8 +82,8 @@ def bears_tokens(reply: Reply) -> bool:
     For the first token's time-out: it looks once the time is up, so that nothing is parsed while reads come in.
     """
     try:
-        return any(_has_output(_json(event)) for _, event in _events(reply, Splitter()) if event.strip() != DONE)
-    except _BadError:
+        return any(_has_output(event) for _, event in _events(reply, Splitter()) if event.strip() != DONE)
+    except _BadError:  # a content coding that cannot be undone
         return False
 
 
@@ -94,8 +94,12 @@ def counts_as_it_goes(reply: Reply) -> bool:
     return _runs(reading)
 
 
-def _has_output(message: Any) -> bool:
-    choice = _choice(message) if isinstance(message, dict) else None
+def _has_output(event: bytes) -> bool:
+    try:
+        message = _json(event)
+        choice = _choice(message) if isinstance(message, dict) else None
+    except _BadError:
+        return False
     if choice is None:
         return False
     text, reasoning = _texts(choice)

@@ -4,8 +4,8 @@ Invariant: a request is sent once, whatever happens to it, and its read loop kee
 else; what a server does never raises, it is a word in the reply.
 
 How the times are taken: `start_ns` in the moment the body is handed to the transport (headers and body leave in one
-write), so that waiting for a connection is not in it; each read when the event loop hands its bytes over, which on
-uvloop is some 0.1 ms after the kernel had them (docs/measurement.md). Run it on uvloop, parse after the request.
+write), so that waiting for a connection is not in it; each read when the event loop hands its bytes over. How long
+after a server's write that is, by load, stands in docs/measurement.md. Run it on uvloop, parse after the request.
 
 Not retried: aiohttp repeats a request on a stale connection only where its method is idempotent
 (`IDEMPOTENT_METHODS` in aiohttp/client.py, RFC 9112 9.3.1), and every request that is measured is a POST. Stale

@@ -6,6 +6,7 @@ import gzip
 import json
 import random
 import zlib
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from independent_server import Frames, Request, Schedule
 from one_request import asking
 
 from tandem.bench.answer import Answer, bears_tokens, read
-from tandem.bench.record import Record, Writer, read_records
+from tandem.bench.record import ERRORS, Record, Writer, read_records
 from tandem.bench.reply import Reply
 
 SEED = 20261121
@@ -449,4 +450,11 @@ def test_what_came_so_far_bears_no_tokens_before_its_first_output() -> None:
      event(said(""), usage=usage(1))],
 )  # fmt: skip
 def test_what_came_so_far_bears_tokens_with_its_first_output(first: bytes) -> None:
-    assert bears_tokens(reply(b": ping\n\n", first))
+    assert bears_tokens(reply(b": ping\n\n", b"data: {oops\n\ndata: {}\n\n", first))
+
+
+def test_every_error_word_is_proven_by_a_test() -> None:
+    here = Path(__file__).parent
+    tests = "".join((here / f"test_{name}.py").read_text() for name in ("answer", "client", "watch"))
+
+    assert {word for word in ERRORS if f'"{word}"' not in tests} == set()

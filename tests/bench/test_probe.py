@@ -50,6 +50,19 @@ def test_what_a_server_refuses_it_does_not_offer(refused: tuple[str, ...], offer
     assert found(refused=refused).offers == offers
 
 
+def test_running_usage_is_not_tried_where_usage_is_refused() -> None:
+    asked = []
+
+    async def what(client: Client, server: Server) -> None:
+        server.refused_fields = ("stream_options",)
+        await probe(client, client.server)
+        asked.extend(truth["body"].get("stream_options") for truth in server.posted)
+
+    run(what)
+
+    assert asked.count({"include_usage": True}) == 1
+
+
 def test_what_a_server_takes_and_does_not_give_it_does_not_offer() -> None:
     assert found(fault="no_usage").offers == Offers(token_ids=True, logprobs=True)
 
@@ -154,7 +167,7 @@ def test_a_server_that_cannot_be_measured_is_the_worlds_fault_and_says_what_to_d
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"health": 401}, "wants another API key .*status_401.*; give the key"),
+        ({"health": 401}, "wants another API key .*status_401.*; export its key"),
         ({"fault": "redirect"}, "points elsewhere .*/elsewhere/.*; give the address it points to"),
     ],
 )
