@@ -202,7 +202,8 @@ _ADVICE = (  # the first that fits counts
         words=("connect", "connect_timeout"),
     ),
     _Advice(
-        BenchError, "the server wants another API key than it was given", "export its key and name the variable by --api-key-env",
+        BenchError, "the server wants another API key than it was given",
+        "export its key and name the variable by --api-key-env",
         words=NO_KEY,
     ),
     _Advice(
