@@ -91,3 +91,12 @@ def claimed(folder: Path, *, resume: bool) -> Iterator[None]:
         yield
     finally:
         os.close(held)
+        _take_back(folder)
+
+
+def _take_back(folder: Path) -> None:
+    """Remove the folder of a run that could not even write its manifest."""
+    if not (folder / manifest.FILE).exists():
+        (folder / f"{manifest.FILE}.new").unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it is not empty, so it is somebody's
+            folder.rmdir()

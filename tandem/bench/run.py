@@ -155,7 +155,10 @@ class Run:
             refuse_other(before, written, self.folder)
             had = recorded(self.folder, self.progress.tell)
             self.notes += [note for note in before.notes if note not in self.notes]
-            written = msgspec.structs.replace(before, ended=None, resumed=(*before.resumed, written.clock))
+            written = msgspec.structs.replace(
+                before, ended=None, resumed=(*before.resumed, written.clock), goodput=written.goodput or before.goodput,
+                price_usd_per_hour=written.price_usd_per_hour or before.price_usd_per_hour,
+            )  # fmt: skip
         manifest.write(self.folder, written)
         watch = host.HostWatch()
         reason: Reason = "failed"

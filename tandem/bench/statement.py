@@ -40,7 +40,7 @@ def plan_lines(settings: Settings, plan: Plan, expected_s: float) -> Iterator[st
     rests += "" if plan.rounds is None else " to max_tokens; told anew after the warm-up"
     yield f"  about {expected_s / 60:.1f} min{_cost(settings, expected_s)} ({rests})"
     yield from (f"  note: {note}" for suite in settings.suites for note in suite.notes)
-    yield from (f"  note: {note}" for note in thin(plan))
+    yield from (f"  note: {note}" for note in (*thin(plan), *pooled(plan)))
 
 
 def refined(settings: Settings, expected_s: float) -> str:
@@ -60,6 +60,16 @@ def thin(plan: Plan) -> Iterator[str]:
             f"concurrency {most} is never reached where a class has {requests} requests a round: raise --repeats, "
             "or --prompts-per-class, or use --mixed"
         )
+
+
+def pooled(plan: Plan) -> Iterator[str]:
+    """Yield a sentence for every class that two suites share."""
+    suites: dict[str, dict[str, None]] = {}
+    for entry in (entry for block in plan.blocks for entry in block.entries):
+        suites.setdefault(entry.prompt.class_, {})[entry.suite] = None
+    for class_, of in suites.items():
+        if len(of) > 1:
+            yield f"class {class_} is in {' and in '.join(of)}: its figures pool both; rename it in one of them"
 
 
 def _order(plan: Plan) -> str:

@@ -145,6 +145,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     who = measured(chosen, options)
     names = dict.fromkeys(options.suite or who.suites or DEFAULT_SUITES)
     suites = tuple(load(name, llmperf_source=options.llmperf_source) for name in names)
+    _refuse_namesakes([suite.name for suite in suites])
     longest = max(suite.defaults.max_tokens for suite in suites)
     capped = who.most_tokens if who.most_tokens is not None and who.most_tokens < longest else None
     return Settings(
@@ -170,6 +171,19 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         goodput=options.goodput,
         price_usd_per_hour=options.price,
     )
+
+
+def _refuse_namesakes(names: list[str]) -> None:
+    """Refuse suites that records could not tell apart.
+
+    Raises:
+        BenchError: two files have one name.
+    """
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
+
+        raise BenchError(f"two suites are named {twice}", where="--suite", change="rename one of the files")
 
 
 def _key(variable: str | None) -> str | None:

@@ -94,7 +94,21 @@ def test_two_runs_never_write_to_one_folder(tmp_path):
 
 def test_a_folder_is_free_again_after_its_run(tmp_path):
     with claimed(tmp_path / "out", resume=False):
-        pass
+        (tmp_path / "out" / "manifest.json").write_text("{}")
 
     with claimed(tmp_path / "out", resume=True):
         assert (tmp_path / "out").is_dir()
+
+
+def test_a_run_that_could_not_write_its_manifest_leaves_no_folder(tmp_path):
+    with claimed(tmp_path / "out", resume=False):
+        (tmp_path / "out" / "manifest.json.new").write_text("{")
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_a_manifest_stays(tmp_path):
+    with claimed(tmp_path / "out", resume=False):
+        (tmp_path / "out" / "manifest.json").write_text("{}")
+
+    assert (tmp_path / "out").exists()

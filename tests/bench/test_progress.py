@@ -16,7 +16,7 @@ from tandem.bench.manifest import Arm
 from tandem.bench.progress import Progress
 from tandem.bench.record import Record
 from tandem.bench.settings import Settings
-from tandem.bench.statement import plan_lines, refined, thin
+from tandem.bench.statement import plan_lines, pooled, refined, thin
 
 RECORD = Record(request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=1.0)
 
@@ -139,3 +139,11 @@ def test_a_concurrency_that_is_never_reached_is_told():
     (note,) = thin(plan(classes={"code": 4}, concurrency=(8,)))
 
     assert note.startswith("concurrency 8 is never reached where a class has 4 requests a round")
+
+
+def test_a_class_that_two_suites_share_is_told():
+    other = replace(suite({"code": 4}), name="other")
+
+    (note,) = pooled(settings(suites=(suite({"code": 4, "chat": 4}), other)).plan())
+
+    assert note == "class code is in small and in other: its figures pool both; rename it in one of them"

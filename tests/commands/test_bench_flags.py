@@ -101,6 +101,17 @@ def test_a_bad_suite_ends_with_2_and_its_line_before_anything_is_asked(tmp_path,
     assert (code, said in capsys.readouterr().err, (tmp_path / "out").exists()) == (2, True, False)
 
 
+def test_two_suites_of_one_name_end_with_2(tmp_path, capsys):
+    files = [tmp_path / name / "own.jsonl" for name in ("one", "other")]
+    for file in files:
+        file.parent.mkdir()
+        file.write_text('{"id": "first", "class": "c", "prompt": "say"}\n')
+
+    code = run(tmp_path, *ARMS, "--suite", *map(str, files))
+
+    assert (code, "two suites are named own.jsonl" in capsys.readouterr().err) == (2, True)
+
+
 def test_a_server_that_is_down_ends_with_3_and_leaves_no_folder(tmp_path, capsys):
     code = run(tmp_path, *ARMS)
 
