@@ -406,10 +406,14 @@ def _runs(reading: _Reading) -> bool:
     return bool(counts) and every and counts[-1] > 0 and counts == sorted(counts)
 
 
+def _highest(reading: _Reading) -> int:
+    return max((part.running or 0 for part in reading.parts), default=0)
+
+
 def _tokens(reading: _Reading) -> list[int | None]:
     """Return the tokens of each event, None where the server does not say."""
-    if not _runs(reading):
-        known = _has_all_ids(reading)
+    known = _has_all_ids(reading)
+    if not _runs(reading) or (known and _highest(reading) != len(reading.ids)):
         return [part.ids if known else None for part in reading.parts]
     tokens: list[int | None] = []
     before = 0
@@ -438,7 +442,7 @@ def _total(reading: _Reading) -> tuple[int | None, Literal["usage", "token_ids"]
         if said is None or held != said:
             doubt = None if said is None else f"usage says {said} output tokens, the stream held {held} token ids"
             return held, "token_ids", doubt
-    running = max((part.running or 0 for part in reading.parts), default=0)
+    running = _highest(reading)
     doubt = f"usage counted up to {running} tokens and says {said} at the end" if running not in {0, said} else None
     return said, None if said is None else "usage", doubt
 

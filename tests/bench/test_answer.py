@@ -130,6 +130,12 @@ def test_usage_that_contradicts_the_token_ids_is_named_and_the_ids_count() -> No
     assert answer.error_detail == "usage says 49 output tokens, the stream held 2 token ids"
 
 
+def test_running_usage_that_contradicts_the_token_ids_gives_no_chunk_its_tokens() -> None:
+    answer = answered(event(said("a", token_ids=[4, 5]), usage=usage(9)), event(usage=usage(9)), END)
+
+    assert (tokens(answer), answer.completion_tokens) == ([2, None, None], 2)
+
+
 def test_usage_that_contradicts_its_own_running_count_is_named() -> None:
     answer = answered(event(said("a"), usage=usage(2)), event(usage=usage(9)), END)
 
