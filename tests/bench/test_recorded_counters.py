@@ -1,0 +1,60 @@
+"""A recorded stream of a real server beside that server's own counters: tests/bench/streams/README.md."""
+
+from __future__ import annotations
+
+import pytest
+from recordings import FOLDER, recorded
+
+from tandem.bench.answer import read
+from tandem.bench.counters import Change, Known, difference, parse, rates
+
+WINDOW = 7
+NAME = "ngram_chat_running_usage"
+
+
+@pytest.fixture
+def change() -> Change:
+    """What counted up while the one request was answered."""
+    before, after = (parse((FOLDER / f"metrics_ngram_{when}.txt").read_text()) for when in ("before", "after"))
+    found = difference(before, after)
+    assert isinstance(found, Change)
+    return found
+
+
+@pytest.fixture
+def bursts() -> list[int]:
+    """Tokens of each chunk that held any, as Tandem reads the stream."""
+    answer = read(recorded(NAME).reply, recorded(NAME).ask)
+    return [chunk.tokens for chunk in answer.chunks if chunk.bears_tokens]
+
+
+def test_the_stream_and_the_server_count_the_same_tokens(change, bursts):
+    assert sum(bursts) == change.counts["generation_tokens"] == 34
+
+
+def test_every_burst_after_the_first_is_one_step_of_the_server(change, bursts):
+    assert len(bursts) - 1 == change.counts["decode_steps"] == 6
+
+
+def test_accepted_tokens_by_the_stream_are_within_the_window_of_the_counter(change, bursts):
+    by_stream, by_counter = sum(bursts) - len(bursts), change.counts["accepted_tokens"]
+
+    assert (by_stream, by_counter) == (27, 28)
+    assert abs(by_stream - by_counter) <= WINDOW
+
+
+def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts):
+    found = rates(change, Known(window=WINDOW))
+
+    assert found.values["acceptance_length"] == 8.0  # 1 + 28 / 4: every draft was accepted whole
+    assert found.values["target_steps_per_token"] == pytest.approx(7 / 34)
+    assert max(bursts) == WINDOW + 1
+
+
+def test_flat_counters_of_the_same_page_would_give_tokens_a_step(change, bursts):
+    flat = Change({key: value for key, value in change.counts.items() if "draft" not in key and "accepted" not in key})
+
+    found = rates(flat, Known(speculates=True, window=WINDOW))
+
+    assert found.derived
+    assert found.values["acceptance_length"] == (sum(bursts) - 1) / (len(bursts) - 1) == 5.5
