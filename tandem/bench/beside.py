@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tandem.bench import manifest
 from tandem.bench.derive import Figures, derive
 from tandem.bench.quantiles import Values
 from tandem.bench.record import Record, read_records
@@ -68,17 +69,20 @@ def beside(folder: Path, logs: Sequence[Path]) -> Beside:
     if len({class_ for class_, _ in groups}) > 1:
         for record in kept:
             groups.setdefault((ALL, record.arm), []).append(record)
-    rows = tuple(_row(class_, arm, group, served) for (class_, arm), group in groups.items())
-    return Beside(rows=tuple(sorted(rows, key=lambda row: _place(row, kept))), left_out=len(records) - len(kept))
+    rows = [_row(class_, arm, group, served) for (class_, arm), group in groups.items()]
+    rows.sort(key=_placed_as(manifest.read(folder)))
+    return Beside(rows=tuple(rows), left_out=len(records) - len(kept))
 
 
 def _honest(served: Served | None) -> bool:
     return served is not None and served.fault is None
 
 
-def _place(row: Row, kept: Sequence[Record]) -> tuple[int, str, int]:
-    arms = list(dict.fromkeys(record.arm for record in kept))
-    return (row.class_ == ALL, row.class_, arms.index(row.arm))
+def _placed_as(run: manifest.Manifest) -> Callable[[Row], tuple[int, int]]:
+    """Return the place of a row: classes as the suites have them, all together last; the baseline before variants."""
+    classes = [*(class_ for suite in run.suites for class_ in suite.classes), ALL]
+    arms = [arm.name for arm in run.arms]
+    return lambda row: (classes.index(row.class_), arms.index(row.arm))
 
 
 def _row(class_: str, arm: str, records: Sequence[Record], served: dict[str, Served]) -> Row:

@@ -52,10 +52,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--write", type=Path, metavar="DIR", help="write VARIANT.yaml there, to be edited; start nothing"
     )
+    parser.add_argument(
+        "then", nargs="*", metavar="-- COMMAND",
+        help="run it while they serve, then end with its exit code; {VARIANT} in it becomes that server's URL",
+    )  # fmt: skip
 
 
 def twin(chosen: Selection, options: argparse.Namespace) -> Exit:
-    """Start every variant's server, say where they listen, and wait for SIGINT or SIGTERM.
+    """Start every variant's server, say where they listen, and wait for SIGINT or SIGTERM, or for a command's end.
 
     Raises:
         SpecError: there is no such experiment, it is refused, or a model of it has no figures.
@@ -143,7 +147,11 @@ def _serve(files: Sequence[Path], knobs: dict[str, Knobs], options: argparse.Nam
             for file, process in zip(files, processes, strict=True)
         ]
         _say(running, knobs, as_json=as_json)
-        return _wait(running, told)
+        if not options.then:
+            return _wait(running, told)
+        command = [filled(word, running) for word in options.then]
+        processes.append(subprocess.Popen(command, text=True))  # noqa: S603 - the user's own command
+        return _wait(running, told, processes[-1])
     finally:
         _end(processes)
         for number, handler in before.items():
@@ -192,8 +200,18 @@ def _say(running: Sequence[Running], knobs: dict[str, Knobs], *, as_json: bool) 
     print("ready", flush=True)
 
 
-def _wait(running: Sequence[Running], told: threading.Event) -> Exit:
+def filled(word: str, running: Sequence[Running]) -> str:
+    """Return a word of the user's command with every `{VARIANT}` replaced by that server's URL."""
+    for one in running:
+        word = word.replace(f"{{{one.name}}}", one.url)
+    return word
+
+
+def _wait(running: Sequence[Running], told: threading.Event, then: subprocess.Popen[str] | None = None) -> Exit:
     while not told.wait(0.2):
+        if then is not None and then.poll() is not None:
+            known = then.returncode in set(Exit)
+            return Exit(then.returncode) if known else Exit.WORLD_FAILED
         for one in running:
             if one.process.poll() is not None:
                 raise RuntimeError(f"the twin of {one.name} ended by itself with exit code {one.process.returncode}")

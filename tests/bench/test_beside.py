@@ -1,7 +1,9 @@
 import json
 
+import measured
 import pytest
 
+from tandem.bench import manifest
 from tandem.bench.beside import beside, lines
 from tandem.bench.record import Chunk, Record, Writer
 
@@ -18,6 +20,9 @@ def run(tmp_path):
                 log.append({"request_id": request_id, "accepted_s": 100.0, "bursts": bursts})
                 writer.write(record(arm, class_, bursts))
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
+    used = manifest.SuiteUsed(name="s", sha256="0" * 64, prompts=2, classes=("json", "chat"))
+    arms = (measured.arm("plain", role="baseline"), measured.arm("drafted"))
+    manifest.write(tmp_path, measured.run_manifest(suites=(used,), arms=arms))
     return tmp_path
 
 
@@ -52,6 +57,12 @@ def test_time_per_token_is_that_of_the_log(run) -> None:
 
 def test_a_count_of_chunks_gives_about_the_time_of_a_step(run) -> None:
     assert rows(run)["all", "drafted"].llmperf_ms == pytest.approx((201 + 8 * 80) / 11)
+
+
+def test_rows_stand_as_the_suite_and_the_command_line_have_them(run) -> None:
+    assert [f"{row.class_} {row.arm}" for row in beside(run, [run / "log.jsonl"]).rows] == [
+        "json plain", "json drafted", "chat plain", "chat drafted", "all plain", "all drafted",
+    ]  # fmt: skip
 
 
 def test_a_request_that_no_log_has_is_left_out_of_both_sides_and_counted(run) -> None:
