@@ -7,6 +7,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
+MEASURED := build/measured
 
 .PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts bench-load llmperf real record-real clean
 
@@ -36,17 +37,25 @@ render: setup ## write manifests/
 deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, adopt
 	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV)
 
-demo: setup ## the main job: check, synthesize, render, deploy locally, summarize
-	@echo "==> 1/5 check every spec"
+demo: setup ## the main job: check, synthesize, render, deploy locally, summarize, measure the twins
+	@echo "==> 1/7 check every spec"
 	$(BIN)/tandem check
-	@echo "==> 2/5 synthesize with the CDK CLI"
+	@echo "==> 2/7 synthesize with the CDK CLI"
 	$(CDK) synth --quiet --no-notices '**'
-	@echo "==> 3/5 render the manifests"
+	@echo "==> 3/7 render the manifests"
 	$(BIN)/tandem render
-	@echo "==> 4/5 deploy $(ENV) to the local AWS endpoint"
+	@echo "==> 4/7 deploy $(ENV) to the local AWS endpoint"
 	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV) --quick
-	@echo "==> 5/5 summary"
+	@echo "==> 5/7 summary"
 	$(BIN)/tandem show $(ENV)
+	@echo "==> 6/7 start the twins of the experiment post and measure both (a minute; all files in $(MEASURED))"
+	@rm -rf $(MEASURED) && mkdir -p $(dir $(MEASURED))
+	$(BIN)/tandem twin --experiment post --log $(MEASURED)/truth -- $(BIN)/tandem bench run \
+		--baseline 'qwen-vllm={qwen-vllm}' --variant 'qwen-sd-vllm={qwen-sd-vllm}' --model Qwen/Qwen3-32B \
+		--suite real --prompts-per-class 1 --mixed --concurrency 4 --max-tokens 96 --thinking off --warm-up 1 \
+		--out $(MEASURED)/run > $(MEASURED).txt
+	@echo "==> 7/7 each figure beside the twins' own truth, and what a count of chunks makes of it"
+	$(BIN)/tandem bench truth $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
 
 test: setup ## style, types and every test
 	$(BIN)/ruff check
@@ -71,8 +80,8 @@ bench: setup ## measure synthesis, check and render; figures in docs/performance
 bench-artifacts: setup ## measure uploads and downloads against the AWS CLI; needs 16 GB of disk, ten minutes
 	$(BIN)/python benchmarks/artifacts.py
 
-llmperf: setup ## run the real llmperf against the twin; SOURCE=DIR is its checkout, OUT=DIR takes all files
-	$(BIN)/python benchmarks/llmperf.py --source "$(SOURCE)" $(if $(OUT),--out "$(OUT)")
+llmperf: setup ## run the real llmperf against the twin; SOURCE=DIR is its checkout; OUT=DIR, RECORD=1
+	$(BIN)/python benchmarks/llmperf.py --source "$(SOURCE)" $(if $(OUT),--out "$(OUT)") $(if $(RECORD),--record)
 
 .venv-aiperf/.ready: benchmarks/aiperf-requirements.txt
 	@echo "==> aiperf into .venv-aiperf (about 1.2 GB)"
