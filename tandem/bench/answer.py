@@ -28,6 +28,7 @@ from tandem.bench.sse import Splitter
 from tandem.bench.wire import Ask
 
 OK = 200
+BROKEN_OFF = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: no end that an answer may have
 DONE = b"[DONE]"
 DETAIL = 300  # characters of what a server said that a record keeps
 ENDLESS_FACTOR, ENDLESS_MORE = 2, 64  # more tokens than this many times what was asked, and some, is endless
@@ -286,6 +287,8 @@ class _Reading:
         if reasoning:
             self.reasoning.append(reasoning)
         self.finish_reason = finish or self.finish_reason
+        if finish in BROKEN_OFF:
+            self.blame(_BadError("api_error", f"the server broke the answer off with finish_reason {finish}"))
         ids = choice.get("token_ids")
         if isinstance(ids, list) and all(_count(one) is not None for one in ids):
             part.ids = len(ids)

@@ -258,6 +258,19 @@ def test_a_bad_event_is_a_word_and_the_others_are_read(bad: bytes, word: str) ->
     assert (answer.error, answer.text) == (word, "ab")
 
 
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_an_answer_that_the_server_broke_off_is_an_error(reason: str) -> None:
+    answer = answered(event(said("a")), event(said("", reason)), b"data: [DONE]\n\n")
+
+    assert (answer.error, answer.finish_reason) == ("api_error", reason)
+    assert answer.error_detail == f"the server broke the answer off with finish_reason {reason}"
+
+
+@pytest.mark.parametrize("reason", ["stop", "length", "repetition", "content_filter", "eos"])
+def test_an_answer_that_ended_is_none(reason: str) -> None:
+    assert answered(event(said("a", reason)), b"data: [DONE]\n\n").error is None
+
+
 def test_what_the_server_says_of_its_error_is_kept() -> None:
     answer = answered(
         event(said("a")), b'data: {"error":{"message":"engine died","code":500}}\n\n', b"data: [DONE]\n\n"

@@ -315,9 +315,11 @@ def test_retry_after_of_a_date_gone_by_is_nothing() -> None:
 
 
 def test_an_interruption_ends_every_request_at_once_with_what_it_has() -> None:
-    async def what(client: Client, _: Server) -> list:
+    async def what(client: Client, server: Server) -> list:
         asked = [asyncio.create_task(client.ask(asking(request_id=str(n)), LONG)) for n in range(3)]
-        await asyncio.sleep(0.1)
+        while [len(truth["bursts"]) for truth in server.posted] != [2, 2, 2]:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # what was written is read
         client.interrupt()
         return await asyncio.gather(*asked)
 
