@@ -32,6 +32,7 @@ FEW = "usage_below_chunks"
 FELL = "running_usage_fell"
 DIFFERS = "usage_differs_from_chunks"
 NOTHING = "tokens_without_chunks"
+DOUBTED = "usage_contradicts_stream"
 SUSPECTS = {
     CLOCK: "a chunk, the headers or the end came before what they follow",
     AFTER_END: "a chunk arrived after the request had ended",
@@ -39,6 +40,7 @@ SUSPECTS = {
     FELL: "the server's running count of tokens fell",
     DIFFERS: "the tokens of the chunks do not add up to the server's count",
     NOTHING: "the server counted tokens, and no chunk carried any",
+    DOUBTED: "the server's usage contradicts its stream, so no count but one by token ids is used",
 }
 """What can contradict itself in a record. The first two void every figure, the others those that count tokens."""
 
@@ -81,7 +83,8 @@ def derive(records: Sequence[Measured]) -> Figures:
     suspects = {word: mask & ~failed for word, mask in _suspects(records, chunks, bearing, tokens).items()}
     values = _values(records, chunks, bearing, tokens)
     untimed = failed | suspects[CLOCK] | suspects[AFTER_END]
-    uncounted = suspects[FEW] | suspects[FELL] | suspects[DIFFERS] | suspects[NOTHING]
+    by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
+    uncounted = suspects[FEW] | suspects[FELL] | suspects[DIFFERS] | suspects[NOTHING] | (suspects[DOUBTED] & ~by_ids)
     ends_only = np.array([record.generator == "llmperf" for record in records], bool)
     for name, figure in values.items():
         figure[untimed] = np.nan
@@ -215,6 +218,7 @@ def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, t
         # one less is a stop token that was counted and never sent
         DIFFERS: (held > tokens) | (held < tokens - 1),
         NOTHING: (bearing.number == 0) & (tokens > 1),
+        DOUBTED: np.array([record.error_detail is not None for record in records], bool),
     }
 
 

@@ -52,10 +52,10 @@ def _course(run: Manifest, total: Tally) -> Iterator[str]:
         yield f"the manifest names no arm {', '.join(strangers)}: nothing is known of it but its records"
     twice = _twice(total)
     if twice:
-        yield f"{twice} records repeat a request_id; all are counted: was the file joined with a copy of itself?"
+        yield f"records that repeat a request_id: {twice}; all are counted: was the file joined with a copy of itself?"
     if total.generators["llmperf"]:
         yield (
-            f"{total.generators['llmperf']} records are llmperf's: they hold no chunks, so they have no gap, no tokens "
+            f"records of llmperf: {total.generators['llmperf']}; they hold no chunks, so they have no gap, no tokens "
             "per chunk and no TPOT; docs/measurement.md compares them"
         )
 
@@ -84,22 +84,26 @@ def _words(counted: Mapping[tuple[Load, str], int]) -> Iterator[tuple[str, str, 
 def _failures(total: Tally) -> Iterator[str]:
     asked = dict(_by_arm(total.requests))
     for arm, word, number in _words(total.errors):
-        yield f"{arm}: {number} of {asked[arm]} requests failed with {word}; they are in no latency"
+        yield f"{arm}: failed with {word}: {number} of {asked[arm]} requests; in no latency"
     for arm, number in _by_arm(total.retried):
-        yield f"{arm}: {number} of {asked[arm]} requests were asked more than once"
+        yield f"{arm}: asked more than once: {number} of {asked[arm]} requests"
     for arm, number in _by_arm(total.short):
-        yield f"{arm}: {number} answers had fewer than 2 tokens, and so have no TPOT"
+        yield f"{arm}: fewer than 2 tokens, and so no TPOT: {number} of {asked[arm]} answers"
 
 
 def _contradictions(total: Tally) -> Iterator[str]:
+    asked = dict(_by_arm(total.requests))
     for arm, word, number in _words(total.suspects):
-        yield f"{arm}: {number} records are suspect, {word}: {SUSPECTS[word]}; the figures this touches are left out"
+        yield (
+            f"{arm}: suspect, {word}: {number} of {asked[arm]} records; {SUSPECTS[word]}; the figures this touches are "
+            "left out"
+        )
 
 
 def _usage(total: Tally) -> Iterator[str]:
     asked = dict(_by_arm(total.requests))
     for arm, number in _by_arm(total.uncounted):
-        yield f"{arm}: {number} of {asked[arm]} answers came without usage: no {_NEED_USAGE} for them"
+        yield f"{arm}: without usage: {number} of {asked[arm]} answers; no {_NEED_USAGE} for them"
     for arm in asked:
         if not _values(total, arm, "tpot_exact_ms") and _values(total, arm, "tpot_ms"):
             yield (
@@ -118,9 +122,10 @@ def _values(total: Tally, arm: str, name: str) -> int:
 
 
 def _content(total: Tally) -> Iterator[str]:
+    asked = dict(_by_arm(total.requests))
     for arm, word, number in _words(total.content):
         if word != "ok":
-            yield f"{arm}: {number} answers are {word}; their times are counted"
+            yield f"{arm}: content is {word}: {number} of {asked[arm]} answers; their times are counted"
 
 
 def _absent(run: Manifest, named: set[str]) -> Iterator[str]:

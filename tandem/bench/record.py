@@ -78,7 +78,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         end_s: seconds from start_s to the end of the stream, or to the failure.
         chunks: every SSE data event but [DONE].
         prompt_tokens, completion_tokens: the server's usage.
+        counted_by: where completion_tokens and the chunks' tokens come from.
         error: None, or one word of ERRORS or `status_<code>`.
+        error_detail: what was seen, for a person; without an error, what the server's usage contradicts.
         attempts: how often it was asked, 1 when the first attempt stands.
         content: the content check's word; None for a failed request or where nothing was checked.
     """
@@ -99,7 +101,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     chunks: tuple[Chunk, ...] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    counted_by: Literal["usage", "token_ids"] | None = None
     error: str | None = None
+    error_detail: str | None = None
     attempts: int = 1
     content: str | None = None
 
@@ -113,14 +117,12 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
         repeat: which repeat of the same prompt inside the round, from 0.
         worker: which of the concurrent workers asked.
         cached_tokens: tokens of the prompt that the server had in its prefix cache.
-        counted_by: where completion_tokens and the chunks' tokens come from.
         text, reasoning: what was streamed, joined.
         token_ids: ids of the output, where the server gave them.
         logprobs: the server's log-probabilities as raw JSON; `null` where it gave none.
         model: the model the server named.
         status: HTTP status.
         finish_reason: the server's word.
-        error_detail: what was seen, for a person.
         retry_after_s: what a Retry-After header asked for.
     """
 
@@ -129,7 +131,6 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
     repeat: int = 0
     worker: int = 0
     cached_tokens: int | None = None
-    counted_by: Literal["usage", "token_ids"] | None = None
     text: str = ""
     reasoning: str | None = None
     token_ids: tuple[int, ...] | None = None
@@ -137,7 +138,6 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
     model: str | None = None
     status: int | None = None
     finish_reason: str | None = None
-    error_detail: str | None = None
     retry_after_s: float | None = None
 
 

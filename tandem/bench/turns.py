@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.counters import NOTHING_KNOWN, Change, Known, Turn, rates
+from tandem.bench.counters import NOTHING_KNOWN, Change, Known, Rates, Turn, rates
 from tandem.bench.derive import Mask, Whole
 from tandem.bench.manifest import Arm
 from tandem.bench.quantiles import Spread, Values, spread
@@ -116,34 +116,42 @@ def acceptance(changes: Sequence[tuple[Turn, Change]], arms: Mapping[str, Arm], 
     by_load: dict[Load, list[tuple[Change, int]]] = defaultdict(list)
     for turn, change in changes:
         load, place = Load(*turn[:4]), Place(*turn[4:])
-        tokens, failed = recorded.get((load, place), (0.0, 0))
-        for doubt in _doubts(change, tokens, failed):
+        known = recorded.get((load, place), _Known())
+        for doubt in _doubts(change, known):
             found.said[load.arm, doubt] += 1
         for mine in {load, load.pooled()}:
-            by_load[mine].append((change, failed))
+            by_load[mine].append((change, known.failed))
     for load, seen in by_load.items():
         _add_rates(found, load, seen, arms.get(load.arm))
     return found
 
 
-def _recorded(tally: Tally) -> dict[tuple[Load, Place], tuple[float, int]]:
-    """Return tokens and failures of each turn, by class and for all classes."""
+class _Known(NamedTuple):
+    """What the records of a turn hold: tokens, requests that failed, and answers whose tokens are not known."""
+
+    tokens: float = 0.0
+    failed: int = 0
+    untold: int = 0
+
+
+def _recorded(tally: Tally) -> dict[tuple[Load, Place], _Known]:
+    """Return what each turn's records hold, by class and for all classes."""
     if not tally.rows:
         return {}
     rows, number = Rows.joined(tally.rows), len(tally.turns)
-    tokens = np.bincount(rows.turn, np.nan_to_num(rows.tokens), minlength=number).tolist()
-    failed = np.bincount(rows.turn, rows.failed, minlength=number).astype(int).tolist()
-    told: dict[tuple[Load, Place], tuple[float, int]] = {}
-    for (load, place), mine, lost in zip(tally.turns, tokens, failed, strict=True):
+    columns = (np.nan_to_num(rows.tokens), rows.failed, np.isnan(rows.tokens) & ~rows.failed)
+    summed = [np.bincount(rows.turn, column, minlength=number).tolist() for column in columns]
+    told: dict[tuple[Load, Place], _Known] = {}
+    for (load, place), tokens, failed, untold in zip(tally.turns, *summed, strict=True):
         for key in {(load, place), (load.pooled(), place)}:
-            before = told.get(key, (0.0, 0))
-            told[key] = before[0] + mine, before[1] + lost
+            before = told.get(key, _Known())
+            told[key] = _Known(before.tokens + tokens, before.failed + int(failed), before.untold + int(untold))
     return told
 
 
-def _doubts(change: Change, tokens: float, failed: int) -> Iterator[str]:
+def _doubts(change: Change, known: _Known) -> Iterator[str]:
     counted = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
-    if tokens and not failed and counted > _FOREIGN * tokens:
+    if known.tokens and not known.failed and not known.untold and counted > _FOREIGN * known.tokens:
         yield "its counters hold more tokens than the records: another client asked it too, and is in its acceptance"
     if not change.idle:
         yield "requests were running while its counters were read"
@@ -159,14 +167,18 @@ def _add_rates(found: Measured, load: Load, seen: Sequence[tuple[Change, int]], 
             values[name].append(value)
             summed[name] = summed[name] + change if name in summed else change
         if load.class_ is None:
-            derived = (
-                ("acceptance_length is derived from its steps, because it counts no drafts",) if said.derived else ()
-            )
-            found.said.update((load.arm, sentence) for sentence in (*said.absent, *derived))
+            found.said.update((load.arm, sentence) for sentence in _explained(said))
     for name, single in values.items():
         across, mean = spread(np.array(single)), rates(summed[name], known).values.get(name)
         if across and mean is not None:
             found.spreads[load, name] = across._replace(mean=mean)
+
+
+def _explained(said: Rates) -> Iterator[str]:
+    if said.derived:
+        yield "acceptance_length is derived from its steps, because it counts no drafts"
+    absent = "target_steps_per_token" if "acceptance_length" in said.values else "acceptance_length"
+    yield from (f"{absent} is absent: {reason}" for reason in said.absent)
 
 
 def _known(arm: Arm | None) -> Known:

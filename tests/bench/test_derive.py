@@ -9,7 +9,7 @@ import pytest
 from measured import BURSTS, chunks, failed, record
 
 from tandem.bench import derive
-from tandem.bench.derive import AFTER_END, CLOCK, DIFFERS, FELL, FEW, NOTHING
+from tandem.bench.derive import AFTER_END, CLOCK, DIFFERS, DOUBTED, FELL, FEW, NOTHING
 from tandem.bench.record import Chunk, Record
 from tandem.metrics import CATALOGUE
 
@@ -172,6 +172,7 @@ def test_a_record_of_llmperf_gives_only_what_its_ends_carry() -> None:
         (FELL, {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
         (DIFFERS, {"completion_tokens": 20}),
         (DIFFERS, {"completion_tokens": 7}),
+        (DOUBTED, {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
         (NOTHING, {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
     ],
 )
@@ -202,6 +203,11 @@ def test_a_wrong_count_of_tokens_leaves_the_times() -> None:
     figures = derive.of(record(completion_tokens=20))
 
     assert figures.keys() == {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
+
+
+def test_a_usage_that_contradicts_the_stream_is_used_only_where_token_ids_were_counted() -> None:
+    assert "tpot_ms" not in derive.of(record(error_detail="usage says otherwise", counted_by="usage"))
+    assert "tpot_ms" in derive.of(record(error_detail="usage says otherwise", counted_by="token_ids"))
 
 
 def test_no_records_have_no_figures() -> None:

@@ -86,15 +86,15 @@ def test_failed_requests_are_counted_and_in_no_latency(tmp_path: Path) -> None:
         ("repeat", "closed", 1),
         ("chat", "status_503", 1),
     ]
-    assert "base: 1 of 3 requests failed with closed; they are in no latency" in found.notes
+    assert "base: failed with closed: 1 of 3 requests; in no latency" in found.notes
 
 
 def test_words_of_the_content_check_are_counted_and_those_that_are_not_ok_are_noted(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(), record(content="loop"), record(content="loop"), failed()])
 
     assert [(one.word, one.n) for one in found.content] == [("loop", 2), ("ok", 1)]
-    assert [note for note in found.notes if "answers are" in note] == [
-        "base: 2 answers are loop; their times are counted"
+    assert [note for note in found.notes if "content is" in note] == [
+        "base: content is loop: 2 of 4 answers; their times are counted"
     ]
 
 
@@ -102,7 +102,7 @@ def test_retries_are_counted(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(), record(attempts=3)])
 
     assert [one.retried for one in found.requests] == [1]
-    assert "base: 1 of 2 requests were asked more than once" in found.notes
+    assert "base: asked more than once: 1 of 2 requests" in found.notes
 
 
 def test_a_suspect_record_is_named_and_its_figures_are_left_out(tmp_path: Path) -> None:
@@ -112,7 +112,9 @@ def test_a_suspect_record_is_named_and_its_figures_are_left_out(tmp_path: Path) 
     assert {(one.word, one.n) for one in found.suspects} == {
         ("usage_differs_from_chunks", 1), ("time_runs_backwards", 1), ("chunk_after_end", 1),
     }  # fmt: skip
-    assert any("1 records are suspect, usage_differs_from_chunks" in note for note in found.notes)
+    assert any(
+        "suspect, usage_differs_from_chunks: 1 of 3 records; the tokens of the chunks" in note for note in found.notes
+    )
 
 
 def test_answers_without_usage_lack_what_needs_it_and_a_note_says_so(tmp_path: Path) -> None:
@@ -124,7 +126,7 @@ def test_answers_without_usage_lack_what_needs_it_and_a_note_says_so(tmp_path: P
     assert [cell(found, name) for name in ("tpot_ms", "output_tokens_per_s", "system_output_tokens_per_s")] == [
         None
     ] * 3
-    assert any("2 of 2 answers came without usage" in note for note in found.notes)
+    assert any("base: without usage: 2 of 2 answers" in note for note in found.notes)
 
 
 def test_an_absent_exact_tpot_is_explained(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_answers_of_one_token_are_noted(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(), record(chunks=chunks((0.2, "text", 1)), completion_tokens=1)])
 
     assert cell(found, "tpot_ms").n == 1
-    assert "base: 1 answers had fewer than 2 tokens, and so have no TPOT" in found.notes
+    assert "base: fewer than 2 tokens, and so no TPOT: 1 of 2 answers" in found.notes
 
 
 def test_system_throughput_is_over_the_time_in_which_a_request_ran(tmp_path: Path) -> None:
@@ -262,7 +264,7 @@ def test_an_arm_known_to_be_plain_has_one_step_a_token_and_no_acceptance(tmp_pat
 
     assert cell(found, "target_steps_per_token").p50 == 1.0
     assert cell(found, "acceptance_length") is None
-    assert "base: it does not speculate (1 turn)" in found.notes
+    assert "base: acceptance_length is absent: it does not speculate (1 turn)" in found.notes
 
 
 def test_a_turn_in_which_the_server_restarted_is_named_and_dropped(tmp_path: Path) -> None:
@@ -279,6 +281,12 @@ def test_another_client_of_the_server_is_noticed(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(arm="spec")], turn(FLAT))
 
     assert any("its counters hold more tokens than the records: another client" in note for note in found.notes)
+
+
+def test_an_answer_without_usage_is_not_taken_for_another_client(tmp_path: Path) -> None:
+    found = summarized(tmp_path, [record(arm="spec"), record(arm="spec", completion_tokens=None)], turn(FLAT))
+
+    assert not any("another client" in note for note in found.notes)
 
 
 def test_without_counters_a_note_says_what_is_absent(tmp_path: Path) -> None:
@@ -354,14 +362,14 @@ def test_an_arm_that_the_manifest_does_not_name_is_kept_and_noted(tmp_path: Path
 def test_a_request_id_that_stands_twice_is_noted(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(), record(), record(request_id="r-1")])
 
-    assert any(note.startswith("1 records repeat a request_id") for note in found.notes)
+    assert any(note.startswith("records that repeat a request_id: 1;") for note in found.notes)
 
 
 def test_records_of_llmperf_give_their_ends_and_a_note(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(generator="llmperf", completion_tokens=None, chunks=chunks((0.2, "text")))])
 
     assert {one.metric for one in found.cells} == {"ttft_ms", "e2e_ms", "prompt_tokens"}
-    assert any("1 records are llmperf's" in note for note in found.notes)
+    assert any(note.startswith("records of llmperf: 1;") for note in found.notes)
 
 
 def test_an_open_loop_has_cells_by_rate_and_says_how_late_it_was(tmp_path: Path) -> None:
