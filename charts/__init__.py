@@ -6,6 +6,6 @@ no chart depends on another: their order is data (`STAGES`), which each door spe
 
 from __future__ import annotations
 
-from charts.workloads import STAGES, workloads
+from charts.workloads import STAGES, stages_of, workloads
 
-__all__ = ["STAGES", "workloads"]
+__all__ = ["STAGES", "stages_of", "workloads"]

@@ -21,7 +21,7 @@ from charts.pod import SHM_MOUNT, SKIP_CREDENTIALS
 from charts.stage import SYSTEM_NODES
 from charts.tools import RESTRICTED, WORK, Spec, Step, container, holder, local_disk
 from tandem.spec import names
-from tandem.spec.built_image import LLMPERF, runs_llmperf
+from tandem.spec.built_image import LLMPERF
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -41,15 +41,13 @@ RESULTS = f"{names.WORK_MOUNT}/results"
 
 
 class LlmperfChart(cdk8s.Chart):
-    """The CronJob, where the experiment has one (`runs_llmperf`)."""
+    """The CronJob of an experiment that has one (`charts.workloads.stages_of`)."""
 
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment,
         catalogue: Catalogue,  # noqa: ARG002  # as every chart
     ) -> None:  # fmt: skip
         super().__init__(scope, id_, disable_resource_name_hashes=True)
-        if not runs_llmperf(experiment):
-            return
         work = Work(
             name=names.LLMPERF_JOB, namespace=names.namespace(experiment), component=BENCH,
             said={

@@ -1,7 +1,6 @@
 """All objects of one experiment, chart by chart, as the plain dicts that both doors take.
 
-Invariant: the result depends on its arguments alone, and its keys stand in the order of application; a
-chart that has nothing to say of an experiment is left out.
+Invariant: the result depends on its arguments alone, and its keys stand in the order of application.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from charts.llmperf import LlmperfChart
 from charts.serve import ServeChart
 from charts.stage import StageChart
 from charts.storage import StorageChart
+from tandem.spec.built_image import runs_llmperf
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -42,6 +42,11 @@ CHARTS: dict[str, AnyChart] = {
 STAGES = tuple(CHARTS)
 
 
+def stages_of(experiment: Experiment) -> tuple[str, ...]:
+    """Return the charts that an experiment has, in the order of application."""
+    return tuple(stage for stage in STAGES if stage != "llmperf" or runs_llmperf(experiment))
+
+
 def workloads(
     environment: Environment, experiment: Experiment, catalogue: Catalogue
 ) -> dict[str, list[dict[str, Any]]]:
@@ -50,8 +55,7 @@ def workloads(
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
     app = cdk8s.App()
-    made = {
-        stage: chart(app, stage, environment=environment, experiment=experiment, catalogue=catalogue).to_json()
-        for stage, chart in CHARTS.items()
+    return {
+        stage: CHARTS[stage](app, stage, environment=environment, experiment=experiment, catalogue=catalogue).to_json()
+        for stage in stages_of(experiment)
     }
-    return {stage: objects for stage, objects in made.items() if objects}

@@ -17,7 +17,7 @@ from constructs import Construct
 
 from charts.driver import RELEASE, RELEASE_NAMESPACE, Driver
 from charts.manifest import labels, manifest
-from charts.workloads import STAGES
+from charts.workloads import stages_of
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 
@@ -60,7 +60,8 @@ class FluxChart(cdk8s.Chart):
         put(SOURCE_API, "OCIRepository", RELEASE, _chart(driver))
         put(HELM_API, "HelmRelease", RELEASE, _release(driver))
         for experiment in experiments:
-            for before, stage in zip((None, *STAGES), STAGES, strict=False):
+            stages = stages_of(experiment)
+            for before, stage in zip((None, *stages), stages, strict=False):
                 after = f"{experiment.name}-{before}" if before else None
                 path = f"{delivery.path}/{experiment.name}/{stage}"
                 spec = _kustomization(name, path, after=after, wait_for_health=stage != "serve")

@@ -242,6 +242,7 @@ def test_flux_waits_for_every_stage_but_serve() -> None:
         "dev-stage": True,
         "dev-compile": True,
         "dev-serve": False,
+        "dev-llmperf": True,
     }
 
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from assemblies import Template, Templates, environment, hosted, inputs, one, resources
 
-from charts import STAGES
+from charts import stages_of
 from charts import workloads as workloads_of
 from charts.driver import driver
 from charts.tree import files
@@ -47,7 +47,7 @@ def placed(template: Template) -> dict[tuple[str, str], list[str]]:
     """Return (experiment, stage) -> resources; a template lists manifests in the order they are applied."""
     ids = iter(name for name, found in template["Resources"].items() if found["Type"] == MANIFEST)
     objects = rendered()
-    charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in STAGES]
+    charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in stages_of(found)]
     made = {chart: [next(ids) for _ in pieces(chart[1], objects[chart])] for chart in charts}
     assert list(ids) == []
     return made
@@ -95,11 +95,13 @@ def test_objects_that_exist_already_are_taken_over(workloads: Template) -> None:
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
 def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: str) -> None:
-    ids = {stage: placed(workloads)[experiment, stage] for stage in STAGES}
+    (found,) = [each for each in hosted(environment("post-us-east-2")) if each.name == experiment]
+    stages = stages_of(found)
+    ids = {stage: placed(workloads)[experiment, stage] for stage in stages}
 
     assert all(
         set(ids[earlier]) <= set(workloads["Resources"][name]["DependsOn"])
-        for earlier, later in pairwise(STAGES)
+        for earlier, later in pairwise(stages)
         for name in ids[later]
     )
 

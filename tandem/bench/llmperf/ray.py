@@ -92,8 +92,8 @@ def _start(tool: Tool, log: Path, folder: Path, port: int, cpus: int) -> subproc
     with log.open("ab") as output:
         output.truncate(0)
         return subprocess.Popen(  # noqa: S603  # the tool's own program
-            command, cwd=tool.home, env=tool.environment(), stdin=subprocess.DEVNULL, stdout=output,
-            stderr=subprocess.STDOUT, start_new_session=True,
+            command, cwd=tool.home, env=tool.environment({"RAY_TMPDIR": str(folder)}), stdin=subprocess.DEVNULL,
+            stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ POLL_S = 0.2
 KILL_S = 5.0
 KEY = "none"  # the tool refuses to start without one; servers that ask for none ignore it
 RAW, CALLS, RECORDS, OUTPUT, RAY = "raw", "calls.jsonl", "records.jsonl", "output.txt", "ray.txt"
-KEPT_LINES = 3  # of a crash's output
+MOST_CHARACTERS = 500  # of a crash's last line
 
 How = Literal["done", "crashed", "no_result", "timeout"]
 
@@ -210,10 +210,11 @@ def _wait(
 
 
 def _end_of(output: Path) -> str:
-    """Return the last lines of a traceback, or of anything else that was printed; Ray's own log lines are none."""
+    """Return the last line that was printed, of a traceback its error; neither Ray's log nor a progress bar."""
     text = output.read_text(errors="replace") if output.exists() else ""
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith(("[20", "\x1b"))]
-    return " | ".join(lines[-KEPT_LINES:])
+    lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
+    said = [line for line in lines if not line.startswith(("[20", "\x1b", "(")) and "it/s]" not in line]
+    return said[-1][:MOST_CHARACTERS] if said else ""
 
 
 def _append(path: Path, call: Call) -> None:

@@ -53,12 +53,14 @@ class Side:
     """One generator's part of a scenario; what it did not give is None.
 
     Args:
-        told: what the server did for it.
+        turns: what the server did for it, by turn: those of an ABBA round, or one call of llmperf.
+        own_token_ms: llmperf's inter-token latency, by its own definition.
     """
 
-    told: tuple[Told, ...]
+    turns: tuple[tuple[Told, ...], ...]
     ttft_ms: float | None = None
     token_ms: float | None = None
+    own_token_ms: float | None = None
     e2e_ms: float | None = None
     longest_gap_ms: float | None = None
     tokens: float | None = None
@@ -68,9 +70,14 @@ class Side:
     errors: int = 0
 
     @property
+    def told(self) -> list[Told]:
+        """Every request that the server had of it."""
+        return [told for turn in self.turns for told in turn]
+
+    @property
     def answered(self) -> list[Told]:
         """What was answered in full."""
-        return [told for told in self.told if told.finish_reason is not None]
+        return _answered(self.told)
 
     def truth(self, of: Callable[[Told], float | None]) -> float | None:
         """Return the median of what was answered."""
@@ -79,11 +86,12 @@ class Side:
 
     @property
     def true_per_s(self) -> float | None:
-        """Tokens of all answers by the time from the first request to the last end."""
-        if not self.answered:
-            return None
-        span = max(told.ended_s for told in self.answered) - min(told.accepted_s for told in self.answered)
-        return sum(told.tokens for told in self.answered) / span
+        """Tokens of all answers by the time from the first request to the last end; the median of the turns."""
+        rates = []
+        for turn in filter(None, map(_answered, self.turns)):
+            span = max(told.ended_s for told in turn) - min(told.accepted_s for told in turn)
+            rates.append(sum(told.tokens for told in turn) / span)
+        return median(rates) if rates else None
 
     @property
     def failed(self) -> int:
@@ -148,12 +156,88 @@ def foreign(folder: Path) -> Iterator[str]:
         yield f"| {row['text']} | {row['qwen3']} | {row['llama2']} | {row['llama2'] / row['qwen3']:.2f} |"
 
 
+def machine(folder: Path) -> Iterator[str]:
+    """Yield one sentence of how the figures came about.
+
+    Raises:
+        BenchError: as `about`.
+    """
+    found = about(folder)
+    yield f"`{found['command']}`, llmperf {found['llmperf'][:12]}, {found['machine']}, {found['date']}."
+
+
+def traps(folder: Path) -> Iterator[str]:
+    """Yield what llmperf's figures hide, each with the figure that shows it, as a table of Markdown.
+
+    Raises:
+        BenchError: as `read`, or a scenario that one of them needs is missing.
+    """
+    found = {scenario.name: scenario.llmperf for scenario in read(folder)}
+    missing = {"plain", "bursts", "stall", "error", "usage"} - set(found)
+    if missing:
+        raise BenchError(
+            f"the scenarios {', '.join(sorted(missing))} are missing",
+            where=str(folder),
+            change="run `make llmperf` whole",
+        )
+    plain, bursts, stall = found["plain"], found["bursts"], found["stall"]
+    ratios = [row["llama2"] / row["qwen3"] - 1 for row in _json(folder / FOREIGN)]
+    true_ms, tokens = bursts.truth(lambda told: told.tpot_ms), plain.truth(lambda told: float(told.tokens))
+    silence_ms = stall.truth(lambda told: told.longest_gap_ms)
+    yield "| trap | shown by |"
+    yield "|---|---|"
+    yield (
+        "| events are counted as tokens | bursts of 1 to 8: an inter-token latency of "
+        f"{_shown(bursts.token_ms, 1)} ms where a token took {_shown(true_ms, 1)} ms: "
+        f"{_ratio(bursts.token_ms, true_ms)} times too high |"
+    )
+    yield (
+        f"| tokens are another model's | {_shown(plain.tokens, 0)} counted where {_shown(tokens, 0)} were sent; the "
+        f"prompts of suite `real` have {min(ratios):.0%} to {max(ratios):.0%} more by its tokenizer than by Qwen3's, "
+        "by class |"
+    )
+    yield (
+        "| its clock starts before its workers | 1 token every 15 ms: "
+        f"{_shown(plain.all_per_s, 0)} tokens/s in all, by tokens that it counts too many, where the server gave "
+        f"{_shown(plain.true_per_s, 0)} |"
+    )
+    yield f"| requests are thrown away | {len(plain.told)} sent, {plain.counted} counted: the last ones of each call |"
+    usage = found["usage"]
+    yield (
+        f"| asking for usage crashes it | {len(usage.told)} requests were sent and {len(usage.answered)} answered in "
+        f"full: {usage.counted} counted, no file |"
+    )
+    error = found["error"]
+    yield (
+        f"| an error ends the thread that met it | {error.failed} of {len(error.told)} requests failed, "
+        f"{error.errors} noted; from then on {_at_once(error)} at once instead of {_at_once(plain)} |"
+    )
+    yield (
+        f"| a stall is not seen | each answer was silent for {_shown(silence_ms, 0)} ms once: inter-token latency "
+        f"{_shown(stall.token_ms, 1)} ms instead of {_shown(plain.token_ms, 1)}, nothing else |"
+    )
+
+
+def _ratio(one: float | None, other: float | None) -> str:
+    return f"{one / other:.1f}" if one is not None and other else NONE
+
+
+def _at_once(side: Side) -> int:
+    """Return how many requests the server had at once, at most, after the last failure (or ever)."""
+    failures = [told.accepted_s for told in side.told if told.finish_reason is None]
+    later = [told for told in side.answered if not failures or told.accepted_s > max(failures)]
+    return max(
+        (sum(other.accepted_s <= told.accepted_s < other.ended_s for other in later) for told in later), default=0
+    )
+
+
 def _rows(scenario: Scenario) -> Iterator[tuple[str, ...]]:
     """Yield figure, Tandem's truth, Tandem's, llmperf's truth, llmperf's."""
     ours, theirs = scenario.tandem, scenario.llmperf
     figures: tuple[tuple[str, int, Callable[[Told], float | None], Callable[[Side], float | None]], ...] = (
         ("TTFT, ms", 1, lambda told: told.ttft_ms, lambda side: side.ttft_ms),
         ("time per token, ms (llmperf: inter-token latency)", 2, lambda told: told.tpot_ms, lambda side: side.token_ms),
+        ("the same by llmperf's definition, ms", 2, lambda _: None, lambda side: side.own_token_ms),
         ("E2E, ms", 1, lambda told: told.e2e_ms, lambda side: side.e2e_ms),
         ("longest silence, ms", 1, lambda told: told.longest_gap_ms, lambda side: side.longest_gap_ms),
         ("output tokens of a request", 0, lambda told: float(told.tokens), lambda side: side.tokens),
@@ -207,10 +291,11 @@ def _llmperf(folder: Path, calls: Sequence[Call]) -> Side:
         values = [value * factor for row in rows if (value := of(row)) is not None]
         return median(values) if values else None
 
+    latency_ms = middle(lambda row: row.inter_token_latency_s, 1000)
     overall = [each.output_throughput_token_per_s for each in found if each.output_throughput_token_per_s]
     return Side(
-        told=tuple(_log(folder / LOG)),
-        ttft_ms=middle(lambda row: row.ttft_s, 1000), token_ms=middle(lambda row: row.inter_token_latency_s, 1000),
+        turns=(tuple(_log(folder / LOG)),), ttft_ms=middle(lambda row: row.ttft_s, 1000), token_ms=latency_ms,
+        own_token_ms=latency_ms,
         e2e_ms=middle(lambda row: row.end_to_end_latency_s, 1000), tokens=middle(lambda row: row.output_tokens),
         stream_per_s=middle(lambda row: row.request_output_throughput_token_per_s),
         all_per_s=median(overall) if overall else None, counted=len(rows), errors=sum(each.errors for each in found),
@@ -219,15 +304,23 @@ def _llmperf(folder: Path, calls: Sequence[Call]) -> Side:
 
 def _tandem(folder: Path) -> Side:
     records = list(read_records(folder / RECORDS))
-    counted = {record.request_id for record in records}
+    turn_of = {record.request_id: (record.round, record.slot) for record in records}
+    turns: dict[tuple[int, int], list[Told]] = {}
+    for told in _log(folder / LOG):
+        if told.request_id in turn_of:  # neither probe nor warm-up
+            turns.setdefault(turn_of[told.request_id], []).append(told)
     summary = summarize(folder)
     return Side(
-        told=tuple(told for told in _log(folder / LOG) if told.request_id in counted),
+        turns=tuple(map(tuple, turns.values())), own_token_ms=_cell(summary, "llmperf_inter_token_latency_ms"),
         ttft_ms=_cell(summary, "ttft_ms"), token_ms=_cell(summary, "tpot_ms"), e2e_ms=_cell(summary, "e2e_ms"),
         longest_gap_ms=median(map(_longest_gap_ms, records)), tokens=_cell(summary, "completion_tokens"),
         stream_per_s=_cell(summary, "output_tokens_per_s"), all_per_s=_cell(summary, "system_output_tokens_per_s"),
         counted=sum(one.succeeded for one in summary.requests), errors=sum(one.failed for one in summary.requests),
     )  # fmt: skip
+
+
+def _answered(told: Sequence[Told]) -> list[Told]:
+    return [one for one in told if one.finish_reason is not None]
 
 
 def _cell(summary: Summary, metric: str) -> float | None:
