@@ -20,7 +20,7 @@ from tandem.bench.quantiles import Spread, Values, spread
 from tandem.bench.tally import Load, Place, Rows, Tally
 
 Spreads = dict[tuple[Load, str], Spread]
-_FOREIGN = 1.01  # the server's own count above the records' by more than this: somebody else asked too
+_APART = 1.01  # a server's count and the records' that differ by more than this factor cannot both be right
 
 
 @dataclass
@@ -151,8 +151,11 @@ def _recorded(tally: Tally) -> dict[tuple[Load, Place], _Known]:
 
 def _doubts(change: Change, known: _Known) -> Iterator[str]:
     counted = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
-    if known.tokens and not known.failed and not known.untold and counted > _FOREIGN * known.tokens:
-        yield "its counters hold more tokens than the records: another client asked it too, and is in its acceptance"
+    if counted and known.tokens and not known.failed and not known.untold:
+        if counted > _APART * known.tokens:
+            yield "its counters hold more tokens than the records: another client asked it too, and is in its acceptance"
+        elif known.tokens > _APART * counted:
+            yield "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
     if not change.idle:
         yield "requests were running while its counters were read"
 

@@ -283,6 +283,22 @@ def test_another_client_of_the_server_is_noticed(tmp_path: Path) -> None:
     assert any("its counters hold more tokens than the records: another client" in note for note in found.notes)
 
 
+def test_usage_that_counts_more_than_the_servers_own_counters_is_noticed(tmp_path: Path) -> None:
+    fewer = {"generation_tokens": 7.0, "first_tokens": 1.0, "decode_steps": 2.0}
+
+    found = summarized(tmp_path, [record(arm="spec")], turn(fewer))
+
+    assert any("its usage counts too many" in note for note in found.notes)
+
+
+def test_counters_that_agree_with_the_records_need_no_note(tmp_path: Path) -> None:
+    alike = {"generation_tokens": 8.0, "first_tokens": 1.0, "decode_steps": 2.0}
+
+    found = summarized(tmp_path, [record(arm="spec")], turn(alike))
+
+    assert not any("counters" in note for note in found.notes)
+
+
 def test_an_answer_without_usage_is_not_taken_for_another_client(tmp_path: Path) -> None:
     found = summarized(tmp_path, [record(arm="spec"), record(arm="spec", completion_tokens=None)], turn(FLAT))
 
