@@ -153,7 +153,7 @@ def _doubts(change: Change, known: _Known) -> Iterator[str]:
     counted = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
     if counted and known.tokens and not known.failed and not known.untold:
         if counted > _APART * known.tokens:
-            yield "its counters hold more tokens than the records: another client asked it too, and is in its acceptance"
+            yield "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
         elif known.tokens > _APART * counted:
             yield "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low"
     if not change.idle:
