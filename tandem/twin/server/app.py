@@ -7,7 +7,6 @@ that a process would forget, counters too.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import time
 import uuid
@@ -123,7 +122,7 @@ class Server:
             truth.status = error.status
             headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
             return _json(error_body(error, self._knobs.runtime), error.status, headers)
-        except (ConnectionError, asyncio.CancelledError):
+        except asyncio.CancelledError:
             truth.fault = truth.fault or "gone"
             raise
         finally:
@@ -169,35 +168,38 @@ class Server:
         self, request: web.Request, ask: Ask, script: Script, how: tuple[FaultKnobs | None, int], truth: Truth
     ) -> web.StreamResponse:
         (fault, max_tokens), kind = how, how[0].kind if how[0] else None
-        tokens = script.tokens
         if fault is not None and kind in {"garbage", "endless"}:
-            tokens = mishap.garbled(tokens) if kind == "garbage" else mishap.endless(tokens, fault)
+            script = mishap.garbled(script) if kind == "garbage" else mishap.endless(script, fault)
         wire = Wire(
             ask=ask, script=script, knobs=self._knobs, counts_usage=kind != "no_usage",
             id=f"{'chatcmpl' if ask.api == 'chat' else 'cmpl'}-{truth.request_id}",
             model=mishap.OTHER_MODEL if kind == "wrong_model" else ask.model,
             extra_tokens=fault.tokens if fault is not None and kind == "wrong_usage" else 0,
         )  # fmt: skip
-        stream = Stream(wire, tokens, max_tokens, fault, truth)
-        job = Job(truth.number, script.class_, ask.prompt_tokens, len(tokens), truth.accepted_s)
-        pace = self._pace
+        job = Job(truth.number, script.class_, ask.prompt_tokens, script.count, truth.accepted_s)
+        stream, pace = Stream(wire, max_tokens, fault, truth), self._pace
         pace.submit(job, stream)
         try:
-            if not ask.stream:
-                await stream.wait()
-                answer: web.StreamResponse = _json(wire.document(tokens))
-            else:
-                answer = web.StreamResponse(headers=_SSE)
-                await answer.prepare(request)
-                await stream.write(request, answer)
-                with contextlib.suppress(ConnectionError):  # it was dropped on purpose, or has all it needs
-                    await answer.write_eof()
+            answer = await self._write(request, wire, stream)
         finally:
             pace.drop(job)
             truth.queued_s = job.started_s - job.arrived_s if job.started_s else None
             truth.drawn = [int(count) for count in job.drawn[: job.done]]
-        if fault is None or kind not in {"drop", "endless"}:
+        if truth.fault != "gone" and kind not in {"drop", "endless", "restart"}:
             truth.finish_reason, truth.stop = script.finish_reason, script.stop_reason
+        return answer
+
+    async def _write(self, request: web.Request, wire: Wire, stream: Stream) -> web.StreamResponse:
+        if not wire.ask.stream:
+            await stream.wait()
+            return _json(wire.document(wire.script.tokens))
+        answer = web.StreamResponse(headers=_SSE)
+        try:
+            await answer.prepare(request)
+            await stream.write(request, answer)
+            await answer.write_eof()
+        except ConnectionError:  # nobody is there to be told
+            stream.gone()
         return answer
 
     def _keep(self, task: asyncio.Task[None]) -> None:

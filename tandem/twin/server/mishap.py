@@ -6,15 +6,18 @@ the first of the knobs that takes it.
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 from tandem.twin.server.ask import RefusedError
 from tandem.twin.server.knobs import FaultKnobs, Knobs
-from tandem.twin.server.script import Token
+from tandem.twin.server.script import Script, Token
 from tandem.twin.server.tokens import token_id
 
 ENDLESS_TOKENS = 1000  # of an endless stream, for each of the knob's `tokens`
+_NOISE = ("\ufffd", "@@", "}{", "0x", "\u0442\u0442", ";;", "!!", "\u3042")
 OTHER_MODEL = "another-model"
 HTML = "<html><head><title>Sign in</title></head><body><h1>Please sign in</h1></body></html>\n"
 _ERRORS = {
@@ -46,19 +49,22 @@ def refusal(fault: FaultKnobs) -> RefusedError | None:
     return RefusedError(message, status=status, kind=kind, retry_after_s=after_s)
 
 
-def garbled(tokens: Sequence[Token]) -> tuple[Token, ...]:
-    """Return as many tokens of the kind that a broken model says, the last where it ended."""
-    noise = [_garble(index, token) for index, token in enumerate(tokens[:-1])]
-    return (*noise, *tokens[-1:])
+def garbled(script: Script) -> Script:
+    """Return as many tokens of the kind that a broken model says; the last is the same."""
+
+    def begin() -> Iterator[Token]:
+        for index, token in enumerate(script.begin()):
+            yield token if index == script.count - 1 else _garble(index, token)
+
+    return replace(script, begin=begin)
 
 
 def _garble(index: int, token: Token) -> Token:
-    piece = ("\ufffd", "@@", "}{", "0x", "\u0442\u0442", ";;", "!!", "\u3042")[index * index % 8]
+    piece = _NOISE[index * index % len(_NOISE)]
     return Token(token_id(piece), piece, piece if token.shown else "", token.part)
 
 
-def endless(tokens: Sequence[Token], fault: FaultKnobs) -> tuple[Token, ...]:
-    """Return a stream that goes on as if nobody had asked for an end."""
-    body = [token for token in tokens if token.shown] or list(tokens)
-    count = ENDLESS_TOKENS * fault.tokens
-    return tuple((body * (count // len(body) + 1))[:count])
+def endless(script: Script, fault: FaultKnobs) -> Script:
+    """Return an answer that goes on as if nobody had asked for an end."""
+    shown = [token for token in script.tokens if token.shown] or list(script.tokens)
+    return replace(script, count=ENDLESS_TOKENS * fault.tokens, begin=lambda: itertools.cycle(shown))

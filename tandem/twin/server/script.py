@@ -1,4 +1,4 @@
-"""What one request will be answered, all of it, before its first token: the twin knows its text in advance.
+"""What one request will be answered: how long, and which tokens, known before its first one.
 
 Invariant: of two servers with the same classes the same request gets the same text, whatever their law, their times
 or their faults; it depends on the prompt and, above temperature 0, on the request's seed.
@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from tandem.twin.server.ask import Ask
 from tandem.twin.server.knobs import DEFAULT_CLASS, ClassKnobs, Knobs
@@ -23,8 +23,7 @@ END = "<|im_end|>"
 _JSON = ('{"answer": "', '"}')
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """One token of an answer.
 
     Args:
@@ -43,15 +42,22 @@ class Script:
     """An answer.
 
     Args:
-        tokens: all that is generated, the end token too. reasoning_tokens: how many of them are thought.
+        count: tokens that are generated, the end token too. reasoning_tokens: how many of them are thought.
+        begin: begins it anew, token by token, so that a long answer holds nobody up when it is asked for.
         finish_reason: stop or length. stop_reason: the stop string that ended it.
     """
 
     class_: str
-    tokens: tuple[Token, ...]
+    count: int
     reasoning_tokens: int
+    begin: Callable[[], Iterator[Token]]
     finish_reason: Literal["stop", "length"]
-    stop_reason: str | None
+    stop_reason: str | None = None
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """Return the whole of it."""
+        return tuple(itertools.islice(self.begin(), self.count))
 
 
 def class_of(prompt: str, knobs: Knobs) -> str:
@@ -69,25 +75,31 @@ def write_script(ask: Ask, knobs: Knobs, room: int) -> Script:
         room: most tokens that the model's length and the request leave to it.
     """
     class_ = class_of(ask.text, knobs)
+    chosen = knobs.classes[class_]
     key = f"{ask.text}\n{ask.seed or 0}" if ask.temperature else ask.text
-    thought = list(_thought(key, knobs, class_)) if ask.thinking else []
-    end = () if ask.ignore_eos else (Token(END_ID, END, "", "content"),)
-    said = itertools.chain(_said(key, knobs.classes[class_], endless=ask.ignore_eos), end)
-    tokens = tuple(itertools.islice(itertools.chain(thought, said), room))
-    ended = bool(tokens) and tokens[-1].id == END_ID
+    thought = chosen.reasoning_tokens + 2 if ask.thinking else 0
+    whole = room if ask.ignore_eos else thought + _length(key, chosen)
+
+    def begin() -> Iterator[Token]:
+        if ask.thinking:
+            yield from _thought(key, chosen, parsed=knobs.reasoning_parser)
+        yield from _said(key, chosen, endless=ask.ignore_eos)
+        yield Token(END_ID, END, "", "content")
+
     script = Script(
-        class_=class_, tokens=tokens, reasoning_tokens=min(len(thought), len(tokens)),
-        finish_reason="stop" if ended else "length", stop_reason=None,
+        class_=class_, count=min(room, whole), reasoning_tokens=min(room, thought), begin=begin,
+        finish_reason="length" if ask.ignore_eos or whole > room else "stop",
     )  # fmt: skip
-    return _stopped(script, ask.stop)
+    return _stopped(script, ask.stop) if ask.stop else script
 
 
-def _thought(key: str, knobs: Knobs, class_: str) -> Iterator[Token]:
-    parsed = knobs.reasoning_parser
-    yield Token(THINK_ID, OPENED, "" if parsed else OPENED, "think" if parsed else "content")
-    for piece in itertools.islice(prose(f"thought\n{key}"), knobs.classes[class_].reasoning_tokens):
-        yield Token(token_id(piece), piece, piece, "think" if parsed else "content")
-    yield Token(THOUGHT_ID, CLOSED, "" if parsed else CLOSED, "think" if parsed else "content")
+def _thought(key: str, class_: ClassKnobs, *, parsed: bool) -> Iterator[Token]:
+    """Yield a thought with its marks, which a parser swallows."""
+    part: Part = "think" if parsed else "content"
+    yield Token(THINK_ID, OPENED, "" if parsed else OPENED, part)
+    for piece in itertools.islice(prose(f"thought\n{key}"), class_.reasoning_tokens):
+        yield Token(token_id(piece), piece, piece, part)
+    yield Token(THOUGHT_ID, CLOSED, "" if parsed else CLOSED, part)
 
 
 def _said(key: str, class_: ClassKnobs, *, endless: bool) -> Iterator[Token]:
@@ -111,21 +123,21 @@ def _length(key: str, class_: ClassKnobs) -> int:
 
 def _stopped(script: Script, stops: tuple[str, ...]) -> Script:
     """Cut the content before the first stop string; the token that completes it is the last."""
-    text, ends = "", []
-    for token in script.tokens:
-        text += token.shown if token.part == "content" else ""
-        ends.append(len(text))
+    tokens = script.tokens
+    ends = tuple(itertools.accumulate(len(token.shown) if token.part == "content" else 0 for token in tokens))
+    text = "".join(token.shown for token in tokens if token.part == "content")
     found = min(((at, stop) for stop in stops if (at := text.find(stop)) >= 0), default=None)
     if found is None:
         return script
     at, stop = found
     kept, start = [], 0
-    for token, end in zip(script.tokens, ends, strict=True):
-        kept.append(token if token.part == "think" else replace(token, shown=text[start : min(end, max(start, at))]))
+    for token, end in zip(tokens, ends, strict=True):
+        shown = token.shown if token.part == "think" else text[start : min(end, max(start, at))]
+        kept.append(token._replace(shown=shown))
         start = end
         if end >= at + len(stop):
             break
     return replace(
-        script, tokens=tuple(kept), reasoning_tokens=min(script.reasoning_tokens, len(kept)),
+        script, count=len(kept), begin=lambda: iter(kept), reasoning_tokens=min(script.reasoning_tokens, len(kept)),
         finish_reason="stop", stop_reason=stop,
     )  # fmt: skip

@@ -7,6 +7,7 @@ or cuts what is written and never what the engine does.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -16,7 +17,6 @@ from aiohttp import web
 from tandem.twin.server.clock import sleep_until
 from tandem.twin.server.frames import Wire
 from tandem.twin.server.knobs import FaultKnobs
-from tandem.twin.server.script import Token
 from tandem.twin.server.truth import Truth
 
 
@@ -38,15 +38,14 @@ class Stream:
     """Takes the bursts of one job and gives them to its writer.
 
     Args:
-        wire: makes its frames. tokens: all of them, in order. max_tokens: what was asked for.
+        wire: makes its frames of its script. max_tokens: what was asked for.
         fault: what goes wrong with it; None for nothing. truth: what is noted of it.
     """
 
-    def __init__(
-        self, wire: Wire, tokens: tuple[Token, ...], max_tokens: int, fault: FaultKnobs | None, truth: Truth
-    ) -> None:
+    def __init__(self, wire: Wire, max_tokens: int, fault: FaultKnobs | None, truth: Truth) -> None:
         self.max_tokens = max_tokens
-        self._wire, self._tokens, self._fault, self._truth = wire, tokens, fault, truth
+        self._wire, self._fault, self._truth = wire, fault, truth
+        self._tokens = wire.script.begin()
         self._at = self._held = self._written = 0
         self._bursts: asyncio.Queue[Burst] = asyncio.Queue()
         self._shift_s = 0.0
@@ -58,7 +57,7 @@ class Stream:
 
     def prepare(self, count: int, due_s: float, *, last: bool) -> Callable[[], None]:
         """Make the frame of the next `count` tokens; what is returned gives it to the writer."""
-        tokens = self._tokens[self._at : self._at + count]
+        tokens = list(itertools.islice(self._tokens, count))
         opening = self._wire.opening() if self._at == 0 else b""
         data = self._wire.burst(tokens, last=last) if self._wire.ask.stream else b""
         self._at, self._held = self._at + count, self._held + count
@@ -85,6 +84,10 @@ class Stream:
         """Return when the last burst is due, for an answer that is sent whole."""
         async for burst in self._due():
             self._note(burst)
+
+    def gone(self) -> None:
+        """Note that the client left, unless a fault made it."""
+        self._truth.fault = self._truth.fault or "gone"
 
     async def _due(self) -> AsyncIterator[Burst]:
         while True:
