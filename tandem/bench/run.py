@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import math
 import sys
 import time
@@ -153,7 +154,7 @@ class Run:
         if self.resume:
             before = manifest.read(self.folder)
             refuse_other(before, written, self.folder)
-            had = recorded(self.folder, self.progress.tell)
+            had = await asyncio.to_thread(recorded, self.folder, self.progress.tell)
             self.notes += [note for note in before.notes if note not in self.notes]
             written = msgspec.structs.replace(
                 before, ended=None, resumed=(*before.resumed, written.clock), goodput=written.goodput or before.goodput,
@@ -222,6 +223,7 @@ class Run:
             self.progress.expect(left_s)
             ends = time.monotonic() + left_s
         shown = asyncio.create_task(self.progress.show())
+        gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
             with recording(self.folder / RECORDS) as recorder:
                 loops = self._loops(recorder, had)
@@ -233,6 +235,7 @@ class Run:
                     self.rounds = turn.round + 1
                     await self._turn(turn, arms, loops, pages, had.done)
         finally:
+            gc.unfreeze()
             shown.cancel()
             self.progress.clear()
         return "done"
@@ -283,7 +286,7 @@ class Run:
         try:
             manifest.write(self.folder, ended)
             if (self.folder / RECORDS).exists():
-                summary.write(self.folder)
+                await asyncio.to_thread(summary.write, self.folder)  # a signal is still heard meanwhile
         except (BenchError, OSError) as error:
             fault = error if isinstance(error, BenchError) else WorldError(
                 f"the summary cannot be written: {error.strerror or error}", where=str(self.folder),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import resource
 import signal
-from collections import Counter
 
 import pytest
 from bench_cli import Pair, Schedule, records, start, wait
@@ -39,34 +40,52 @@ def killed(flags, out, *more, after=8):
     return [record["request_id"] for record in records(out)]
 
 
-def test_after_two_kills_and_a_torn_line_no_request_is_missing_and_none_is_twice(pair, flags, tmp_path, capsys):
-    out = tmp_path / "out"
+@pytest.fixture(scope="module")
+def resumed(pair, tmp_path_factory):
+    """A run that was killed twice and torn, then resumed to its end; and one of the same flags that never stopped."""
+    folder = tmp_path_factory.mktemp("killed")
+    flags, out = pair.flags(folder, TEXTS), folder / "out"
     killed(flags, out, "--out", str(out))
-    whole = killed(flags, out, "--resume", str(out))
+    recorded = killed(flags, out, "--resume", str(out))
     with (out / "records.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"request_id":"a.r0.b0.')
-    asked = Counter(pair.asked())
+    pair.forget()
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        code = main([*flags, "--resume", str(out)])
+    asked = pair.asked()
+    main([*flags, "--out", str(folder / "whole")])
+    return code, recorded, asked, said.getvalue(), records(out), records(folder / "whole")
 
-    code = main([*flags, "--resume", str(out)])
 
-    ids = [record["request_id"] for record in records(out)]
+def test_after_two_kills_no_request_is_missing_and_none_is_twice(resumed):
+    code, _, _, _, measured, _ = resumed
+    ids = [record["request_id"] for record in measured]
+
     assert code == 0
     assert len(ids) == len(set(ids)) == PLANNED
-    assert f"records.jsonl:{len(whole) + 1}: the last line is torn after 34 bytes" in capsys.readouterr().err
-    assert {identity: Counter(pair.asked())[identity] for identity in whole} == {name: asked[name] for name in whole}
 
 
-def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(flags, tmp_path):
-    killed(flags, tmp_path / "cut", "--out", str(tmp_path / "cut"))
-    main([*flags, "--resume", str(tmp_path / "cut")])
+def test_what_was_recorded_before_a_kill_is_not_asked_again(resumed):
+    _, recorded, asked, *_ = resumed
 
-    main([*flags, "--out", str(tmp_path / "whole")])
+    assert len(recorded) >= 16
+    assert set(asked).isdisjoint(recorded)
 
+
+def test_a_torn_line_is_named_and_its_request_asked_again(resumed):
+    _, recorded, _, said, *_ = resumed
+
+    assert f"records.jsonl:{len(recorded) + 1}: the last line is torn after 34 bytes" in said
+    assert "its request is asked again" in said
+
+
+def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(resumed):
+    *_, cut, whole = resumed
     fields = ("request_id", "arm", "class", "prompt_id", "round", "repeat", "slot", "concurrency")
-    cut, whole = (
-        {tuple(record[field] for field in fields) for record in records(tmp_path / name)} for name in ("cut", "whole")
-    )
-    assert cut == whole
+
+    assert {tuple(record[field] for field in fields) for record in cut} == {
+        tuple(record[field] for field in fields) for record in whole
+    }
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
