@@ -155,6 +155,8 @@ class Run:
             before = manifest.read(self.folder)
             refuse_other(before, written, self.folder)
             had = await asyncio.to_thread(recorded, self.folder, self.progress.tell)
+            if before.ended is not None and before.ended.reason == "duration":
+                had = dataclasses.replace(had, spent_s=math.inf)
             self.notes += [note for note in before.notes if note not in self.notes]
             written = msgspec.structs.replace(
                 before, ended=None, resumed=(*before.resumed, written.clock), goodput=written.goodput or before.goodput,

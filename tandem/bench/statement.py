@@ -26,14 +26,12 @@ def plan_lines(settings: Settings, plan: Plan, expected_s: float) -> Iterator[st
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
     prompts = len({(entry.suite, entry.prompt.id) for block in plan.blocks for entry in block.entries})
     classes = len({entry.prompt.class_ for block in plan.blocks for entry in block.entries})
-    rounds = f"{plan.rounds} rounds" if plan.rounds != 1 else "1 round"
-    if plan.rounds is None:
-        rounds = f"rounds for {spoken(settings.duration_s or 0)}"
-    yield (
-        f"plan: {', '.join(plan.arms)}; {classes} classes, {prompts} prompts, {loads}; {rounds}"
-        + (f" of {plan.repeats} repeats" if plan.repeats > 1 else "")
-        + f", {plan.schedule}"
-    )
+    rounds = f"rounds for {spoken(settings.duration_s or 0)}"
+    if plan.rounds is not None:
+        rounds = _counted(plan.rounds, "round")
+    kinds = f"{_counted(classes, 'class', 'es')}, {_counted(prompts, 'prompt')}, {loads}"
+    repeats = f" of {plan.repeats} repeats" if plan.repeats > 1 else ""
+    yield f"plan: {', '.join(plan.arms)}; {kinds}; {rounds}{repeats}, {plan.schedule}"
     total = "" if plan.requests is None else f"{plan.requests} requests in all, "
     yield f"  {total}{plan.requests_per_round} a round; the first block goes {_order(plan)}"
     rests = "as asked" if plan.rounds is None else f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, each answer"
@@ -70,6 +68,10 @@ def pooled(plan: Plan) -> Iterator[str]:
     for class_, of in suites.items():
         if len(of) > 1:
             yield f"class {class_} is in {' and in '.join(of)}: its figures pool both; rename it in one of them"
+
+
+def _counted(number: int, noun: str, plural: str = "s") -> str:
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def _order(plan: Plan) -> str:

@@ -271,6 +271,29 @@ def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
     assert asked["a", 1] == asked["b", 1]
 
 
+def test_a_run_by_the_clock_is_not_resumed_beyond_its_time(tmp_path):
+    asked = {"rounds": None, "duration_s": 0.1}
+    first = measure(tmp_path, **asked)
+    had = len(first.records)
+
+    again = measure(tmp_path, **asked, resume=True, at=[server.port for server in first.servers])
+
+    assert (again.outcome.reason, len(again.records)) == ("duration", had)
+
+
+def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "POLL_S", 0.02)
+    prompts = {"code": [f"say {n}" for n in range(16)]}
+
+    async def meanwhile(servers, run):
+        await downed(None, until_b_is_done=True)(servers, run)
+
+    ran = measure(tmp_path, prompts, schedule="simultaneous", meanwhile=meanwhile)
+
+    assert ran.outcome.reason == "done"
+    assert Counter(record.error for record in ran.records if record.arm == "b") == {None: 16}
+
+
 def test_an_arm_that_is_down_at_the_probe_leaves_no_folder(tmp_path):
     with pytest.raises(WorldError, match=r"127\.0\.0\.1:9"):
         measure(tmp_path, schedules=[QUICK], ports=[9])
@@ -342,14 +365,20 @@ def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable(tmp_path):
 # an arm that goes down
 
 
-def downed(restart_after_s):
+def answered(server):
+    return [truth for truth in server.posted if truth["request_id"].startswith("b.") and truth["bursts"]]
+
+
+def downed(restart_after_s, *, until_b_is_done=False):
     async def meanwhile(servers, run):
         server = servers[0]
         await until(lambda: any(truth["request_id"].startswith("a.") for truth in server.posted))
         await server.__aexit__()
         await until(lambda: "is paused" in run.out.getvalue() or run.stop.asked)
-        if restart_after_s is not None:
-            await asyncio.sleep(restart_after_s)
+        if until_b_is_done:
+            await until(lambda: len(answered(servers[1])) >= 16)
+        if restart_after_s is not None or until_b_is_done:
+            await asyncio.sleep(restart_after_s or 0)
             await server.__aenter__()
 
     return meanwhile

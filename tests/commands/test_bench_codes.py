@@ -1,0 +1,77 @@
+"""What `tandem bench` ends with and prints, for runs that reach their end."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from bench_cli import Pair, Schedule, records
+
+from tandem.cli import main
+
+FAILS = '#schedule {"fault": "status", "status": 500}'
+DROPS = '#schedule {"fault": "drop", "fault_at": 1}'
+ENDLESS = '#schedule {"fault": "endless", "fault_at": 1}'
+NO_USAGE = '#schedule {"fault": "no_usage"}'
+
+
+@pytest.fixture(scope="module")
+def pair():
+    made = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4))
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module")
+def finished(pair, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("finished")
+    assert main([*pair.flags(folder, {"code": ["a", "b"]}), "--out", str(folder / "out")]) == 0
+    return folder / "out"
+
+
+@pytest.mark.parametrize(
+    ("prompts", "code"),
+    [
+        ({"code": ["a", "b"], "chat": ["c"]}, 0),
+        ({"code": ["a", FAILS], "chat": ["c"]}, 1),
+        ({"code": ["a", DROPS]}, 1),
+        ({"code": ["a", ENDLESS]}, 1),
+        ({"code": ["a"], "chat": [FAILS]}, 3),
+        ({"code": ["a"], "chat": [NO_USAGE]}, 0),
+    ],
+    ids=["all", "some", "cut", "endless", "a class without data", "no usage"],
+)
+def test_a_run_ends_with_what_became_of_its_requests(pair, tmp_path, prompts, code):
+    flags = pair.flags(tmp_path, prompts, "--max-tokens", "8")
+
+    assert main([*flags, "--out", str(tmp_path / "out")]) == code
+    assert len(records(tmp_path / "out")) == 2 * sum(map(len, prompts.values()))
+
+
+def test_the_table_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, capsys):
+    main([*pair.flags(tmp_path, {"code": ["a"]}), "--out", str(tmp_path / "out")])
+
+    table, said = capsys.readouterr()
+    assert table.startswith("concurrency 2: ")
+    assert said.startswith("plan: a, b; 1 class, 1 prompt, concurrency 2; 1 round, interleaved\n")
+
+
+def test_with_json_standard_output_is_the_summary(pair, tmp_path, capsys):
+    main([*pair.flags(tmp_path, {"code": ["a"]}, "--json"), "--out", str(tmp_path / "out")])
+
+    assert json.loads(capsys.readouterr().out) == json.loads((tmp_path / "out" / "summary.json").read_text())
+
+
+def test_report_computes_the_same_summary_again(finished, capsys):
+    before = json.loads((finished / "summary.json").read_text())
+    (finished / "summary.json").unlink()
+
+    code = main(["bench", "report", str(finished), "--json"])
+
+    assert (code, json.loads(capsys.readouterr().out)) == (0, before)
+    assert json.loads((finished / "summary.json").read_text()) == before
+
+
+def test_report_of_a_folder_without_a_run_ends_with_2_and_the_file(tmp_path, capsys):
+    assert main(["bench", "report", str(tmp_path)]) == 2
+    assert str(tmp_path / "manifest.json") in capsys.readouterr().err
