@@ -25,7 +25,7 @@ from tandem.twin.hub.server import Hub
 
 pytestmark = pytest.mark.endpoint
 SEED = 4_071_969
-KILLS = 8
+KILLS = 4  # proofs/ kill it fifty times
 PREFIX = f"models/{MODEL}/{COMMIT}"
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -93,7 +93,7 @@ def test_killed_at_random_moments_the_end_state_is_the_same_byte_for_byte(
         assert broken_promise(objects(endpoint, bucket)) == []
 
     assert start(tmp_path / "work").wait(60) == 0
-    assert (killed >= 6, objects(endpoint, bucket)) == (True, clean)
+    assert (killed >= 3, objects(endpoint, bucket)) == (True, clean)
     assert endpoint.client("s3").list_multipart_uploads(Bucket=bucket).get("Uploads", []) == []
 
 

@@ -6,6 +6,7 @@ Invariant: a variant differs from a committed environment in the fields that its
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ COMMITTED = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge")
 
 Template = dict[str, Any]
 Templates = dict[str, Template]
+Synth = Callable[..., Path]  # environments to the folder of their cloud assembly
 
 
 @cache

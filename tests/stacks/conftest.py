@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import assemblies
@@ -12,11 +11,9 @@ import app
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-Synth = Callable[..., Path]
-
 
 @pytest.fixture(scope="session")
-def synth(tmp_path_factory: pytest.TempPathFactory) -> Synth:
+def synth(tmp_path_factory: pytest.TempPathFactory) -> assemblies.Synth:
     """Return the folder of the cloud assembly of some environments."""
 
     def run(*places: Environment, experiments: list[Experiment] | None = None, validate: bool = False) -> Path:
@@ -29,9 +26,21 @@ def synth(tmp_path_factory: pytest.TempPathFactory) -> Synth:
 
 
 @pytest.fixture(scope="session")
-def assembly(synth: Synth) -> Path:
-    """The cloud assembly of all committed environments and all variants."""
-    return synth(*assemblies.places())
+def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The cloud assembly of all committed environments and all variants, and beside it what cdk-nag found in it."""
+    from aws_cdk import Validations  # noqa: PLC0415  # seconds, which the process that makes no assembly saves
+    from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
+
+    folder = tmp_path_factory.mktemp("all")
+    hosts = [(place, assemblies.hosted(place)) for place in assemblies.places()]
+    root = app.app(hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=False)
+    Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
+    try:
+        root.synth()
+    except RuntimeError as error:  # a finding, when all is written: for test_policies.py to tell, not for every test
+        if not str(error).startswith("ValidationFailed"):
+            raise
+    return folder
 
 
 @pytest.fixture(scope="session")

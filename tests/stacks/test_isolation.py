@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from assemblies import RESERVATION, Templates, changed, environment, hosted, texts, variants
-from conftest import Synth
+from assemblies import RESERVATION, Synth, Templates, changed, environment, hosted, texts, variants
 
 pytestmark = pytest.mark.cdk
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from assemblies import Template, Templates, changed, environment, one, resources, templates
-from conftest import Synth
+from assemblies import Synth, Template, Templates, changed, environment, one, resources, templates
 
 pytestmark = pytest.mark.cdk
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ def workloads(stacks: Templates) -> Template:
     return stacks["post-us-east-2-Workloads"]
 
 
+@cache
 def rendered() -> dict[tuple[str, str], list[dict[str, Any]]]:
     tree = files(environment("post-us-east-2"), hosted(environment("post-us-east-2")), inputs().catalogue)
     return {
@@ -97,7 +99,8 @@ def test_objects_that_exist_already_are_taken_over(workloads: Template) -> None:
 def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: str) -> None:
     (found,) = [each for each in hosted(environment("post-us-east-2")) if each.name == experiment]
     stages = stages_of(found)
-    ids = {stage: placed(workloads)[experiment, stage] for stage in stages}
+    made = placed(workloads)
+    ids = {stage: made[experiment, stage] for stage in stages}
 
     assert all(
         set(ids[earlier]) <= set(workloads["Resources"][name]["DependsOn"])
