@@ -57,10 +57,12 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, summariz
 	@echo "==> 7/7 each figure beside the twins' own truth, and what a count of chunks makes of it"
 	$(BIN)/tandem bench truth $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
 
+# Types are checked while the tests run, and told when they have ended. Three processes on two cores: tests wait much.
 test: setup ## style, types and every test
 	$(BIN)/ruff check
-	$(BIN)/mypy
-	$(BIN)/pytest -n 2 --dist loadgroup
+	@mkdir -p build; $(BIN)/mypy > build/mypy.log 2>&1 & types=$$!; echo "$(BIN)/mypy (beside the tests)"; \
+	$(BIN)/pytest -n 3 --dist loadgroup; tests=$$?; \
+	wait $$types; types=$$?; cat build/mypy.log; exit $$((tests ? tests : types))
 
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider proofs
