@@ -232,8 +232,8 @@ class Run:
                 for turn in self.plan.turns():
                     if self.stop.asked:
                         return "interrupted"
-                    if turn.slot == 0 and time.monotonic() >= ends:
-                        return "duration"
+                    if turn.slot == 0 and time.monotonic() >= ends and had.done.isdisjoint(turn.ids()):
+                        return "duration"  # a block that an earlier run began is still made whole
                     self.rounds = turn.round + 1
                     await self._turn(turn, arms, loops, pages, had.done)
         finally:

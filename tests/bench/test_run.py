@@ -281,6 +281,17 @@ def test_a_run_by_the_clock_is_not_resumed_beyond_its_time(tmp_path):
     assert (again.outcome.reason, len(again.records)) == ("duration", had)
 
 
+def test_a_block_that_was_cut_short_is_made_whole_though_its_time_is_over(tmp_path):
+    asked = {"rounds": None, "duration_s": 0.1}
+    first = measure(tmp_path, **asked)
+    path = first.folder / "records.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:3]))
+
+    again = measure(tmp_path, **asked, resume=True, at=[server.port for server in first.servers])
+
+    assert set(Counter((record.arm, record.round) for record in again.records).values()) == {4}
+
+
 def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
     monkeypatch.setattr(gate, "POLL_S", 0.02)
     prompts = {"code": [f"say {n}" for n in range(16)]}
