@@ -1,0 +1,121 @@
+"""Measure the twin: its process model in virtual time, and how late its server writes; print Markdown.
+
+Virtual time: whole runs of 100,000 requests, model and draws, after imports. Server: a process of its own whose streams
+a raw client of this process reads; lateness is of the server's own log, each burst's write less its planned time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import numpy as np
+import uvloop
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT))
+
+from tandem.twin.server.knobs import ClassKnobs, Knobs  # noqa: E402
+from tandem.twin.server.law import expected_tokens  # noqa: E402
+from tandem.twin.server.process import Job, simulate  # noqa: E402
+from tandem.twin.server.truth import read_truth  # noqa: E402
+
+TARGET_S = 10.0
+ACCEPTANCE, PROMPT, OUTPUT = 0.8, 64, 128
+LAWS = (("none", 0), ("nxdi", 7), ("vllm", 3))
+SERVED = ((4, 45.0), (32, 45.0), (32, 20.0), (64, 20.0))  # streams, and a step of theirs in ms
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--requests", type=int, default=100_000, help="of each run in virtual time")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each run of the server")
+    parser.add_argument("--only", choices=["virtual", "served"], help="one of the two")
+    options = parser.parse_args()
+    print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    if options.only != "served":
+        _print_virtual(options.requests)
+    if options.only != "virtual":
+        _print_served(options.seconds)
+
+
+def _print_virtual(count: int) -> None:
+    print(f"\n| law, k | loop | {count:,} requests, s | of it processor, s | tokens a step | by the formula |")
+    print("|---|---|---|---|---|---|")
+    for law, window in LAWS:
+        for concurrency in (None, 8):
+            print(_virtual(law, window, count, concurrency))
+    print(f"\ntarget: less than {TARGET_S:.0f} s each")
+
+
+def _virtual(law: str, window: int, count: int, concurrency: int | None) -> str:
+    knobs = Knobs(
+        law=law, num_speculative_tokens=window, jitter=0.05, classes={"default": ClassKnobs(acceptance=ACCEPTANCE)},
+        max_num_seqs=8,
+    )  # fmt: skip
+    arrivals = np.cumsum(np.random.default_rng(1).exponential(1.0, count))
+    jobs = (Job(number + 1, "default", PROMPT, OUTPUT, float(at)) for number, at in enumerate(arrivals))
+    wall, processor = time.perf_counter(), time.process_time()
+    committed = steps = 0
+    for job in simulate(knobs, jobs, concurrency=concurrency):
+        committed, steps = committed + int(job.drawn.sum()), steps + job.done
+    wall, processor = time.perf_counter() - wall, time.process_time() - processor
+    loop = f"closed, {concurrency}" if concurrency else "open"
+    expected = expected_tokens(knobs.law, ACCEPTANCE, window)
+    return f"| {law}, {window} | {loop} | {wall:.1f} | {processor:.1f} | {committed / steps:.3f} | {expected:.3f} |"
+
+
+def _print_served(seconds: float) -> None:
+    print("\n| streams | step, ms | bursts | written late by, ms: p50 | p95 | p99 | most |")
+    print("|---|---|---|---|---|---|---|")
+    for streams, step_ms in SERVED:
+        late = np.concatenate(list(_late_ms(streams, step_ms, seconds)))
+        p50, p95, p99 = np.percentile(late, [50, 95, 99])
+        print(f"| {streams} | {step_ms:g} | {len(late):,} | {p50:.2f} | {p95:.2f} | {p99:.2f} | {late.max():.1f} |")
+
+
+def _late_ms(streams: int, step_ms: float, seconds: float) -> Iterator[np.ndarray]:
+    with tempfile.TemporaryDirectory() as folder:
+        knobs, log = Path(folder) / "knobs.yaml", Path(folder) / "truth.jsonl"
+        knobs.write_text(
+            f"{{model: m, law: vllm, num_speculative_tokens: 7, step_ms: [{step_ms}], prefill_base_ms: 1, "
+            f"prefill_ms_per_token: 0, max_num_seqs: {streams}, max_model_len: 100000}}"
+        )
+        command = [sys.executable, "-m", "tandem.twin.server", "--knobs", str(knobs), "--log", str(log)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            port = int(process.stdout.readline().rpartition(":")[2])
+            uvloop.run(_read(port, streams, seconds))
+            process.terminate()
+        for one in read_truth(log).requests:
+            yield (np.array([written for written, _ in one.bursts]) - np.array(one.due_s)) * 1000
+
+
+async def _read(port: int, streams: int, seconds: float) -> None:
+    """Read so many streams for so long, then leave."""
+    await asyncio.wait([asyncio.create_task(_stream(port, seconds)) for _ in range(streams)])
+
+
+async def _stream(port: int, seconds: float) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "x"}], "stream": True, "ignore_eos": True}).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    ends = time.monotonic() + seconds
+    while time.monotonic() < ends and await reader.read(65536):
+        pass
+    writer.close()
+
+
+if __name__ == "__main__":
+    main()
