@@ -12,7 +12,7 @@ from tandem.bench.warm import LEAST_WINDOW, SHORT_TOKENS, Figures, alike, figure
 def record(*times, tokens=None, error=None):
     chunks = tuple(Chunk(at_s=at, kind="text", tokens=1) for at in times)
     return Record(
-        request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=times[-1] if times else 1.0,
+        request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, end_s=max(times, default=1.0),
         chunks=(Chunk(at_s=0.01, kind="role", tokens=0), *chunks), completion_tokens=tokens, error=error,
     )  # fmt: skip
 
