@@ -1,9 +1,9 @@
 """Measure what the artifacts promise; print Markdown for docs/performance.md.
 
-Upload and download of shards by `send_all` and `receive_all` against `aws s3 sync`, turn and turn about on one local
-endpoint with objects on disk; the peak memory of each process; the time of a key; the time of a process that finds
-all present. Every transfer is a process of its own. Ours hashes every file before it sends and after it receives, as
-the commands do; the AWS CLI compares nothing but sizes and times.
+Upload and download of shards by `send_hashing` and `receive_all` against `aws s3 sync`, turn and turn about on one
+local endpoint with objects on disk; the peak memory of each process; the time of a key; the time of a process that
+finds all present. Every transfer is a process of its own. Ours hashes every file before it sends and after it receives
+it, as the commands do; the AWS CLI compares nothing but sizes and times.
 """
 
 from __future__ import annotations
@@ -53,12 +53,11 @@ LIMIT_RATIO, LIMIT_MIB, LIMIT_KEY_MS, LIMIT_SKIP_S = 1.1, 400, 5, 1.0
 # what `upload` and `fetch` do with the bytes, and nothing else
 SEND = """
 from pathlib import Path
-from tandem.artifacts.files import hashed_below
-from tandem.artifacts.send import send_all
+from tandem.artifacts.files import LocalFiles
+from tandem.artifacts.send import send_hashing
 from tandem.artifacts.store import open_store
 
-folder = Path({folder!r})
-send_all(open_store({bucket!r}), folder, {prefix!r}, hashed_below(folder))
+send_hashing(open_store({bucket!r}), LocalFiles(Path({folder!r})), {prefix!r})
 """
 RECEIVE = """
 import json

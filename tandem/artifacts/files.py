@@ -10,7 +10,7 @@ import base64
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,22 +66,54 @@ def hashed_below(folder: Path) -> tuple[Hashed, ...]:
     """Return every file below a folder with its size and digests, by path.
 
     Raises:
-        RefusedError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
-            cannot carry, a name of Tandem's own, an unreadable file.
+        RefusedError: as `LocalFiles`, and where a file cannot be read.
     """
-    paths = sorted(_below(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
-    if not paths:
-        raise RefusedError("there is no file in the folder", where=str(folder), change="name the folder that has them")
-    names = [_name(folder, path) for path in paths]
+    files = LocalFiles(folder)
     with ThreadPoolExecutor(HASHERS) as pool:
-        return tuple(pool.map(_hashed, paths, names))
+        return tuple(pool.map(files.hashed, files.sizes))
 
 
-def _hashed(path: Path, name: str) -> Hashed:
+class LocalFiles:
+    """Every file below a folder: found at once, hashed each when it is first asked for, and never again.
+
+    Args:
+        folder: the files lie below it.
+
+    Raises:
+        RefusedError: there is none, or one that cannot be stored: a link, a device, a name that S3 or a mount
+            cannot carry, a name of Tandem's own.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        paths = sorted(_below(folder, folder), key=lambda path: path.relative_to(folder).as_posix())
+        if not paths:
+            change = "name the folder that has them"
+            raise RefusedError("there is no file in the folder", where=str(folder), change=change)
+        self.sizes = {_name(folder, path): path.stat().st_size for path in paths}  # bytes, by path, in its order
+        self._hashed: dict[str, Hashed] = {}
+
+    def hashed(self, name: str, going: Callable[[], None] = lambda: None) -> Hashed:
+        """Return one file with its digests.
+
+        Args:
+            name: one of `sizes`; no two threads may ask for the same one at once.
+            going: called before each part is read; raises when the work is not to go on.
+
+        Raises:
+            RefusedError: it cannot be read.
+        """
+        if name not in self._hashed:
+            self._hashed[name] = _hashed(self.folder / name, name, going)
+        return self._hashed[name]
+
+
+def _hashed(path: Path, name: str, going: Callable[[], None]) -> Hashed:
     whole, size, parts = hashlib.sha256(), 0, []
     try:
         with path.open("rb", buffering=0) as source:
             for part in parts_of(os.fstat(source.fileno()).st_size):
+                going()
                 digest, left = hashlib.sha256(), part.length
                 while left and (piece := source.read(min(PIECE, left))):
                     digest.update(piece)

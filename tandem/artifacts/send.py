@@ -23,7 +23,7 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.files import PIECE, Hashed, unreadable
+from tandem.artifacts.files import HASHERS, PIECE, Hashed, LocalFiles, unreadable
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import File
 from tandem.artifacts.parts import LARGEST, Part, Span, part_size, parts_of
@@ -69,20 +69,57 @@ def send_all(
     Raises:
         ArtifactError: as `send` does, for the first file that fails.
     """
+    hashed = [file if isinstance(file, Hashed) else Hashed(file=file, parts=()) for file in files]
+    by_path = {one.file.path: one for one in hashed}
+    sizes = {path: one.file.size for path, one in by_path.items()}
+    _send_each(store, folder, prefix, sizes, by_path.__getitem__, check)
+
+
+def send_hashing(
+    store: Store, files: LocalFiles, prefix: str, *, check: Callable[[], None] = lambda: None
+) -> tuple[Hashed, ...]:  # fmt: skip
+    """Make the objects below `prefix` have the content of every file of a folder; one is hashed while others are sent.
+
+    Args:
+        store: the bucket.
+        files: what of it was hashed before is not hashed again.
+        prefix: of the objects, without a slash at its end; what they are to be is not known yet, so nobody but
+            this run may write there.
+        check: as of `send_all`, called before a file is hashed and before it is sent.
+
+    Returns:
+        all files by path, as they were sent.
+
+    Raises:
+        ArtifactError: as `send` does, for the first file that fails.
+    """
+    turn = threading.Semaphore(max(1, min(HASHERS, (os.cpu_count() or 1) - 1)))  # one processor is left to send
+
+    def hashed(path: str) -> Hashed:
+        with turn:
+            check()
+            return files.hashed(path, store.require_going)
+
+    _send_each(store, files.folder, prefix, files.sizes, hashed, check)
+    return tuple(files.hashed(path) for path in files.sizes)
+
+
+def _send_each(  # noqa: PLR0913, PLR0917 - what is sent, where to, and what is to be asked of whom
+    store: Store, folder: Path, prefix: str, sizes: Mapping[str, int], hashed: Callable[[str], Hashed],
+    check: Callable[[], None],
+) -> None:  # fmt: skip
+    """Send some files at once, the largest first, so that none is left alone at the end."""
     begun: dict[str, list[str]] = {}
     for name, upload in _uploads(store, f"{prefix}/"):
         begun.setdefault(name, []).append(upload)
-    hashed = [file if isinstance(file, Hashed) else Hashed(file=file, parts=()) for file in files]
 
-    def act(one: Hashed) -> None:
+    def act(path: str) -> None:
+        one, key = hashed(path), f"{prefix}/{path}"
         check()
-        key = f"{prefix}/{one.file.path}"
-        _send(store, folder / one.file.path, key, one.file.sha256, begun.get(key, ()), one.parts)
+        _send(store, folder / path, key, one.file.sha256, begun.get(key, ()), one.parts)
 
-    each(
-        store, FILES_AT_ONCE, act, sorted(hashed, key=lambda one: -one.file.size)
-    )  # the largest first: none is left alone
-    _sweep(store, {f"{prefix}/{one.file.path}" for one in hashed}, f"{prefix}/")
+    each(store, FILES_AT_ONCE, act, sorted(sizes, key=lambda path: -sizes[path]))
+    _sweep(store, {f"{prefix}/{path}" for path in sizes}, f"{prefix}/")
 
 
 def _uploads(store: Store, prefix: str) -> Iterator[tuple[str, str]]:

@@ -4,8 +4,9 @@ Invariant: what a manifest names has passed the local inspection against its key
 one; the first whole artifact of a key wins, whoever comes second says so and ends well; a run that was killed goes on
 and ends in the same bytes; however this ends but by a kill, the lease that `fetch` took is free.
 
-An artifact's folder is named after its run and its content, so no two writers ever write one object differently,
-not even two pods of one Job, of which one was thought dead.
+An artifact's folder is named after its Job and by chance, once for each compile of a pod, whose disk keeps the name: no
+two writers ever write one object, not even two pods of one Job, of which one was thought dead, and a container that
+is started again goes on where it was. The content takes no part in the name, so sending need not wait for all hashes.
 """
 
 from __future__ import annotations
@@ -14,8 +15,11 @@ import argparse
 import hashlib
 import json
 import os
+import re
+import secrets
+import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,13 +28,13 @@ from tandem.artifacts.asked import asked_holder, asked_key
 from tandem.artifacts.driver import COMPILED, Outcome, read_outcome
 from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError, WorldError
 from tandem.artifacts.fetch import PRESENT, require_same
-from tandem.artifacts.files import Hashed, digest_of, hashed_below
+from tandem.artifacts.files import LocalFiles, digest_of
 from tandem.artifacts.inspect_local import Inspection, inspection, spoken
 from tandem.artifacts.lease import let_go, take
 from tandem.artifacts.log import say
-from tandem.artifacts.manifest import LEASE_NAME, File, Manifest
+from tandem.artifacts.manifest import LEASE_NAME, Manifest
 from tandem.artifacts.refused import write_refused
-from tandem.artifacts.send import send_all
+from tandem.artifacts.send import send_hashing
 from tandem.artifacts.store import Store, open_store
 from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest, write_stored_manifest
 from tandem.spec.artifact_key import ArtifactKey
@@ -42,7 +46,9 @@ OUTCOME = "outcome.json"  # what the driver says of the compile, in the work fol
 CACHE = "compiler-cache"
 REFUSED = "refused.json"  # in the work folder: what an earlier start of this container said
 UNPROVEN_VARIABLE = "TANDEM_UNPROVEN"  # JSON list of sentences
-CONTENT_CHARACTERS = 12
+RUN = "run.json"  # in the work folder: the name of what this pod's compile is stored under
+CHANCE_BYTES = 6
+CHANCE = rf"[0-9a-f]{{{2 * CHANCE_BYTES}}}"  # at the end of that name
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -110,8 +116,8 @@ class _Local:
         return inspection(self.folder, self.key, cache=self.work / CACHE)
 
     @cached_property
-    def hashed(self) -> tuple[Hashed, ...]:
-        return hashed_below(self.folder)
+    def files(self) -> LocalFiles:
+        return LocalFiles(self.folder)
 
 
 def _end(options: argparse.Namespace, store: Store, local: _Local, holder: str) -> int:
@@ -129,16 +135,18 @@ def _end(options: argparse.Namespace, store: Store, local: _Local, holder: str) 
 
 
 def _store(options: argparse.Namespace, store: Store, local: _Local, holder: str, outcome: Outcome) -> int:
-    key, faults = local.key, local.found.faults
-    files = tuple(one.file for one in local.hashed)
+    key, faults, local_files = local.key, local.found.faults, local.files
+    folder = _run(options.work, holder)
     with take(store, f"{key.prefix}/{LEASE_NAME}", holder, options.lease_s, options.wait_s) as lease:
         if _present(store, key):  # written by whoever held the lease before us
             return 0
+        made = _made(store, key, holder, outcome, local.found.notes)
+        sent = send_hashing(store, local_files, f"{key.prefix}/{folder}", check=lease.check)
+        files = tuple(one.file for one in sent)
         manifest = Manifest(
-            schema_version=1, kind="artifact", name=key.name, folder=f"{holder}-{_content(files)}",
-            fields=key.as_fields(), files=files, made=_made(store, key, holder, outcome, local.found.notes),
+            schema_version=1, kind="artifact", name=key.name, folder=folder, fields=key.as_fields(), files=files,
+            made=made,
         )  # fmt: skip
-        send_all(store, local.folder, files_prefix(key.prefix, manifest), local.hashed, check=lease.check)
         lease.confirm()
         if faults:
             write_refused(store, key.prefix, manifest, faults)
@@ -176,6 +184,29 @@ def _raise_again(work: Path) -> None:
         return
     if same:
         raise error
+
+
+def _run(work: Path, holder: str) -> str:
+    """Return the name of the folder below the artifact: one for each compile of a pod, the same at every start.
+
+    What is read here the compile container may have written too, and no name leads it out of its own Job's folders.
+    """
+    path, compile_ = work / RUN, digest_of(work / OUTCOME)
+    try:
+        kept = json.loads(path.read_text())
+        if kept["compile"] == compile_ and re.fullmatch(rf"{re.escape(holder)}-{CHANCE}", kept["run"]):
+            return str(kept["run"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # none yet, or half of one: nothing was sent under it
+    name = f"{holder}-{secrets.token_hex(CHANCE_BYTES)}"
+    try:
+        descriptor, partial = tempfile.mkstemp(dir=work)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump({"compile": compile_, "run": name}, file)
+        Path(partial).replace(path)
+    except OSError as error:  # a full disk: what is compiled is stored all the same
+        say("a restart would send all again", level="warning", where=str(path), reason=error.strerror or str(error))
+    return name
 
 
 def _free(store: Store, key: ArtifactKey, holder: str) -> None:
@@ -255,9 +286,3 @@ def _declared_unproven() -> list[str]:
     if not isinstance(plain, list) or not all(isinstance(sentence, str) for sentence in plain):
         raise RefusedError(f"{UNPROVEN_VARIABLE} is no JSON list of sentences", change="use the rendered manifest")
     return plain
-
-
-def _content(files: Sequence[File]) -> str:
-    """Return the first characters of a digest over every file's path and content."""
-    listed: Mapping[str, str] = {file.path: file.sha256 for file in files}
-    return hashlib.sha256(json.dumps(listed, sort_keys=True).encode()).hexdigest()[:CONTENT_CHARACTERS]

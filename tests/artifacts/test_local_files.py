@@ -8,8 +8,8 @@ import os
 
 import pytest
 
-from tandem.artifacts.fault import RefusedError
-from tandem.artifacts.files import digest_of, files_below, hashed_below
+from tandem.artifacts.fault import RefusedError, WorldError
+from tandem.artifacts.files import LocalFiles, digest_of, files_below, hashed_below
 from tandem.artifacts.parts import LARGEST, MIB, MOST_PARTS, Span, part_size, parts_of
 
 
@@ -40,6 +40,21 @@ def test_a_file_is_hashed_by_the_parts_that_s3_is_sent_too(tmp_path):
     stretches = [body[: 16 * MIB], body[16 * MIB : 32 * MIB], body[32 * MIB :]]
     assert hashed.parts == tuple(base64.b64encode(hashlib.sha256(one).digest()).decode() for one in stretches)
     assert (hashed.file.size, hashed.file.sha256) == (len(body), hashlib.sha256(body).hexdigest())
+
+
+def test_a_hash_that_nobody_waits_for_any_more_ends_before_the_next_part(tmp_path):
+    (tmp_path / "f").write_bytes(bytes(3 * 16 * MIB))
+    files, asked = LocalFiles(tmp_path), []
+
+    def going():
+        asked.append(1)
+        if len(asked) == 2:
+            raise WorldError("another file failed", change="x")
+
+    with pytest.raises(WorldError):
+        files.hashed("f", going)
+    assert len(asked) == 2
+    assert files.hashed("f") == hashed_below(tmp_path)[0]
 
 
 @pytest.mark.parametrize("target", ["a", "/etc/passwd", "nowhere", "."])

@@ -8,10 +8,11 @@ import threading
 
 import pytest
 
+from tandem.artifacts import files
 from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.files import digest_of, files_below, hashed_below
+from tandem.artifacts.files import LocalFiles, digest_of, files_below, hashed_below
 from tandem.artifacts.parts import MIB
-from tandem.artifacts.send import send, send_all
+from tandem.artifacts.send import send, send_all, send_hashing
 from tandem.artifacts.store import HaltedError, Store, open_store
 from tandem.twin.faults.rules import ACCESS_DENIED, SLOW_DOWN, Delay, Drop, LoseAnswer, Rule, Status
 
@@ -375,4 +376,59 @@ def test_a_check_that_fails_ends_the_sending(store, blob):
 
     with pytest.raises(WorldError, match="lost"):
         send_all(store, folder, "p", files_below(folder), check=lost)
+    assert list(store.list("")) == []
+
+
+def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatch):
+    """The second hash waits for the first file's object: sending that waited for all hashes would wait for ever."""
+    folder = blob("large", 3 * PART).parent
+    blob("small", 2 * PART)
+    there, hash_one = threading.Event(), files._hashed
+
+    def watch(moment, request):
+        if moment == "done" and request.operation == "CompleteMultipartUpload" and request.path.endswith("/large"):
+            there.set()
+
+    def slowly(path, name, going):
+        if name == "small":
+            assert there.wait(60), "nothing was sent before everything was hashed"
+        return hash_one(path, name, going)
+
+    proxy.watch = watch
+    monkeypatch.setattr("os.cpu_count", lambda: 4)  # so that the two may be hashed in any order
+    monkeypatch.setattr(files, "_hashed", slowly)
+    sent = send_hashing(proxied, LocalFiles(folder), "p")
+
+    assert tuple(one.file for one in sent) == files_below(folder)
+    assert {row.key: row.size for row in proxied.list("")} == {"p/large": 3 * PART, "p/small": 2 * PART}
+
+
+def test_what_is_sent_again_is_hashed_once(proxied, proxy, blob, monkeypatch):
+    folder = blob("a", 10).parent
+    blob("b", 20)
+    hashed, hash_one = [], files._hashed
+
+    def counted(path, name, going):
+        hashed.append(name)
+        return hash_one(path, name, going)
+
+    monkeypatch.setattr(files, "_hashed", counted)
+    local = LocalFiles(folder)
+    proxy.use(Rule(operation="PutObject", path="*/a", fault=ACCESS_DENIED))
+    with pytest.raises(WorldError):
+        send_hashing(proxied, local, "p")
+    proxy.use()
+    send_hashing(proxied, local, "p")
+
+    assert sorted(hashed) == ["a", "b"]
+
+
+def test_a_check_that_fails_ends_the_hashing(store, blob):
+    folder = blob("a", 7).parent
+
+    def lost():
+        raise WorldError("lost", change="x")
+
+    with pytest.raises(WorldError, match="lost"):
+        send_hashing(store, LocalFiles(folder), "p", check=lost)
     assert list(store.list("")) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -29,10 +30,10 @@ def compiled(tmp_path):
 def upload(aws, bucket, tmp_path, compiled, monkeypatch, capsys):  # noqa: ARG001 - aws leads to the endpoint
     """Run the command in this process, as this holder; its code, its log lines."""
 
-    def act(holder=HOLDER, key=KEY, folder=compiled):
+    def act(holder=HOLDER, key=KEY, folder=compiled, work="work"):
         for name, value in variables(key, holder).items():
             monkeypatch.setenv(name, value)
-        code = main(["upload", "--bucket", bucket, "--artifact", str(folder), "--work", str(tmp_path / "work"),
+        code = main(["upload", "--bucket", bucket, "--artifact", str(folder), "--work", str(tmp_path / work),
                      "--wait-s", "0"])  # fmt: skip
         return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
@@ -128,13 +129,67 @@ def test_what_another_run_left_half_is_not_touched(store, upload):
     assert sizes(store)[f"{KEY.prefix}/dead-run/weights/tp0_sharded_checkpoint.safetensors"] == 4
 
 
-def test_two_pods_of_one_job_write_to_folders_of_their_own(store, upload, tmp_path):
-    upload()
-    first = read_stored_manifest(store, KEY.prefix).folder
-    store.delete([f"{KEY.prefix}/tandem-manifest.json"])
-    upload(folder=write_artifact(tmp_path / "again", seed=1))
+@pytest.fixture
+def folder_of(store, upload):
+    """Upload as if for the first time; the folder that the manifest names."""
 
-    assert read_stored_manifest(store, KEY.prefix).folder not in {"", first}
+    def act(**changes):
+        assert upload(**changes)[0] == 0
+        found = read_stored_manifest(store, KEY.prefix).folder
+        store.delete([f"{KEY.prefix}/tandem-manifest.json"])
+        return found
+
+    return act
+
+
+def test_two_pods_of_one_job_write_to_folders_of_their_own(folder_of, tmp_path):
+    """Even of the same content: each has a disk of its own."""
+    write_outcome(tmp_path / "another")
+
+    assert folder_of() != folder_of(work="another")
+
+
+def test_a_container_that_is_started_again_goes_on_in_the_same_folder(folder_of):
+    assert folder_of() == folder_of()
+
+
+def test_another_compile_of_one_pod_has_a_folder_of_its_own(folder_of, tmp_path):
+    first = folder_of()
+    write_outcome(tmp_path / "work", began=2.0)
+
+    assert folder_of() != first
+
+
+@pytest.mark.parametrize(
+    "run", ["../else", "other-job-0123456789ab", HOLDER, f"{HOLDER}-../../models/o/n", f"{HOLDER}-0123456789abc", 7]
+)
+def test_no_name_that_the_compile_container_left_leads_elsewhere(folder_of, tmp_path, run):
+    folder_of()
+    path = tmp_path / "work" / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "run": run}))
+
+    found = folder_of()
+
+    assert (re.fullmatch(rf"{HOLDER}-[0-9a-f]{{12}}", found) is not None, found == run) == (True, False)
+
+
+@pytest.mark.parametrize("left", ["", '{"run": "', "[]", "{}"])
+def test_half_a_name_is_none(folder_of, tmp_path, left):
+    (tmp_path / "work" / "run.json").write_text(left)
+
+    assert folder_of() == folder_of()
+
+
+def test_a_disk_that_keeps_no_name_loses_no_artifact(upload, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tandem.artifacts.upload.tempfile.mkstemp", full)
+    code, lines = upload()
+
+    said = [(line["event"], line["where"], line["reason"]) for line in lines if line["level"] == "warning"]
+    assert (code, lines[-1]["event"]) == (0, "stored")
+    assert said == [("a restart would send all again", str(tmp_path / "work/run.json"), "No space left on device")]
 
 
 def test_the_manifest_comes_after_every_file(proxied, proxy, upload):  # noqa: ARG001
