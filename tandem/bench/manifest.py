@@ -176,7 +176,8 @@ def read(folder: Path) -> Manifest:
     """
     path = folder / FILE
     try:
-        manifest = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        text = path.read_bytes()
+        manifest = msgspec.json.decode(text, type=Manifest)
     except OSError as error:
         raise BenchError(
             f"the manifest cannot be read: {error.strerror or error}",
@@ -184,14 +185,28 @@ def read(folder: Path) -> Manifest:
             change="name the folder that `tandem bench run --out` wrote",
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        _refuse_newer(path, text)
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
-    if manifest.schema > SCHEMA:
-        raise BenchError(
-            f"the manifest has schema {manifest.schema}, and this Tandem knows up to {SCHEMA}",
-            where=str(path),
-            change=f"read it with Tandem {manifest.version}, which wrote it, or a newer one",
-        )
+    _refuse_newer(path, text)
     return manifest
+
+
+class _Head(msgspec.Struct):
+    schema: int = 0
+    version: str = "the version"
+
+
+def _refuse_newer(path: Path, text: bytes) -> None:
+    try:
+        head = msgspec.json.decode(text, type=_Head)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    if head.schema > SCHEMA:
+        raise BenchError(
+            f"the manifest has schema {head.schema}, and this Tandem knows up to {SCHEMA}",
+            where=str(path),
+            change=f"read it with Tandem {head.version}, which wrote it, or a newer one",
+        )
 
 
 def write(folder: Path, manifest: Manifest) -> None:

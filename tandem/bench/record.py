@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Literal, Self
+from typing import Annotated, BinaryIO, Literal, Self
 
 import msgspec
 
@@ -38,6 +38,13 @@ ERRORS = frozenset({
 """Every word of `Record.error`, beside `status_<code>`."""
 
 
+Count = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
+"""A number of tokens: whole in a float64 too. A negative one is kept, because it shows that a server's count fell."""
+
+Seconds = Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
+"""A time: three centuries, so that no sum of times can leave the finite numbers."""
+
+
 class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One SSE data event, as it arrived.
 
@@ -47,9 +54,9 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True, gc=False):
         tokens: tokens it carried, by running usage or token ids; None where the server does not say.
     """
 
-    at_s: float
+    at_s: Seconds
     kind: Kind
-    tokens: int | None = None
+    tokens: Count | None = None
 
     @property
     def bears_tokens(self) -> bool:
@@ -94,13 +101,13 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     slot: int = 0
     concurrency: int | None = None
     rate_per_s: float | None = None
-    due_s: float | None = None
-    start_s: float
-    headers_s: float | None = None
-    end_s: float
+    due_s: Seconds | None = None
+    start_s: Seconds
+    headers_s: Seconds | None = None
+    end_s: Seconds
     chunks: tuple[Chunk, ...] = ()
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
     counted_by: Literal["usage", "token_ids"] | None = None
     error: str | None = None
     error_detail: str | None = None
@@ -130,7 +137,7 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
     prompt_id: str
     repeat: int = 0
     worker: int = 0
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
     text: str = ""
     reasoning: str | None = None
     token_ids: tuple[int, ...] | None = None

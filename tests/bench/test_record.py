@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -125,7 +126,7 @@ def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path: Path, li
     assert refused.value.code == 2
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999"])
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity", "1e999", "-1e999", "1e300"])
 @pytest.mark.parametrize("field", ["start_s", "end_s", "chunk"])
 def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, field: str, number: str) -> None:
     path = written(tmp_path / "records.jsonl", record())
@@ -133,6 +134,14 @@ def test_a_number_that_is_not_finite_is_refused(tmp_path: Path, field: str, numb
     text = path.read_text()
     assert before in text
     path.write_text(text.replace(before, f"[{number}," if field == "chunk" else f'"{field}":{number}'))
+
+    with pytest.raises(BenchError, match="this is no record"):
+        read(path)
+
+
+def test_a_count_that_no_float_can_hold_is_refused(tmp_path: Path) -> None:
+    path = written(tmp_path / "records.jsonl", record())
+    path.write_text(path.read_text().replace('"completion_tokens":8', f'"completion_tokens":1{"0" * 400}'))
 
     with pytest.raises(BenchError, match="this is no record"):
         read(path)
@@ -226,6 +235,25 @@ def test_a_full_disk_is_said_with_what_is_kept() -> None:
 
     assert full.value.code == 3
     assert "--resume" in full.value.change
+
+
+def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothing_else(tmp_path: Path) -> None:
+    rng = random.Random(11)  # noqa: S311 - repeatable
+    path = written(tmp_path / "records.jsonl", *(record(request_id=f"r-{number}") for number in range(3)))
+    whole = path.read_bytes()
+    faults: list[BenchError] = []
+    for _ in range(400):
+        broken = bytearray(whole)
+        for _ in range(rng.choice([1, 1, 5])):
+            broken[rng.randrange(len(broken))] = rng.randrange(256)
+        path.write_bytes(broken)
+        try:
+            read(path)
+        except BenchError as fault:
+            faults.append(fault)
+
+    assert 100 < len(faults) < 400
+    assert all(fault.where.startswith(f"{path}:") for fault in faults)
 
 
 LIMITED = """

@@ -511,6 +511,13 @@ def test_a_manifest_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
         summary.summarize(folder)
 
 
+def test_a_manifest_of_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_path: Path) -> None:
+    (tmp_path / "manifest.json").write_text('{"schema": 9, "version": "7.1.0", "arms": "elsewhere"}')
+
+    with pytest.raises(BenchError, match=r"schema 9, and this Tandem knows up to 1; read it with Tandem 7\.1\.0"):
+        manifest.read(tmp_path)
+
+
 def test_a_manifest_that_is_cut_is_refused(tmp_path: Path) -> None:
     folder = write_run(tmp_path, [record()])
     (folder / "manifest.json").write_bytes((folder / "manifest.json").read_bytes()[:-30])
