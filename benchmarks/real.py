@@ -44,7 +44,7 @@ BEGIN, END = "<!-- make real writes from here -->", "<!-- to here -->"
 FACTS = "facts.json"
 PAIRS = ("ngram", "self-draft")
 MAX_TOKENS = 96
-HOW = "float32, prefix caching off, greedy, one request at a time, A B B A"
+HOW = "float32, prefix caching off, greedy, one request at a time, arms interleaved"
 OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -55,6 +55,7 @@ class Asked:
     name: str
     speculation: dict[str, Any]
     rounds: int
+    prompts_per_class: int
     warm_up: str
     threads: int
     suite: Path
@@ -84,6 +85,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=2, help="A B B A passes over the suite (default 2)")
     parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
+    parser.add_argument("--prompts-per-class", type=int, default=2, help="of the suite (default 2, all it has)")
     parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")
     parser.add_argument("--warm-up", default="auto", metavar="N|auto", help="requests before, or until stable (auto)")
     parser.add_argument(
@@ -120,7 +122,7 @@ def measured(options: argparse.Namespace) -> Path:
     for name, speculation in pairs:
         rounds = options.rounds if name == PAIRS[0] else 1
         asked = Asked(
-            name=name, speculation=speculation, rounds=rounds,
+            name=name, speculation=speculation, rounds=rounds, prompts_per_class=options.prompts_per_class,
             warm_up=options.warm_up, threads=options.threads, suite=options.suite, folder=folder,
         )  # fmt: skip
         facts["pairs"][name] = measure(asked, interpreter, model)
@@ -178,7 +180,8 @@ def _run_bench(asked: Asked, arms: dict[str, RealServer]) -> int:
     base, variant = (f"{name}={server.url}" for name, server in arms.items())
     command = [
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", base, "--variant", variant, "--model", MODEL,
-        "--suite", str(asked.suite), "--concurrency", "1", "--rounds", str(asked.rounds), "--warm-up", asked.warm_up,
+        "--suite", str(asked.suite), "--concurrency", "1", "--rounds", str(asked.rounds),
+        "--prompts-per-class", str(asked.prompts_per_class), "--warm-up", asked.warm_up,
         "--max-tokens", str(MAX_TOKENS), "--ask", "token-ids", "--out", str(asked.folder / asked.name),
     ]  # fmt: skip
     running = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)

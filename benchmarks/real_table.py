@@ -89,7 +89,7 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
         for turn, change in changes
         if asked[turn] and all(record.error is None for record in asked[turn])
     ]
-    if not turns or any(chunk.tokens is None for turn in turns for one in turn.records for chunk in one.chunks):
+    if not turns or any(_uncounted(record) for turn in turns for record in turn.records):
         raise BenchError(
             "no turn has both counters and running usage",
             where=str(folder),
@@ -97,6 +97,10 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
         )
     failed = sum(record.error is not None for records in asked.values() for record in records)
     return Run(manifest=manifest.read(folder), windows=windows, turns=tuple(turns), failed=failed, notes=tuple(notes))
+
+
+def _uncounted(record: Record) -> bool:
+    return any(chunk.tokens is None and chunk.kind in {"text", "reasoning"} for chunk in record.chunks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
