@@ -130,7 +130,7 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
         model: the model the server named.
         status: HTTP status.
         finish_reason: the server's word.
-        retry_after_s: what a Retry-After header asked for.
+        retry_after_s: what a Retry-After header asked for; null too where that is no finite number.
     """
 
     suite: str
@@ -336,7 +336,7 @@ def _write_all(file: BinaryIO, line: bytes) -> None:
 
 
 def _refuse_non_finite(record: Record, path: Path) -> None:
-    times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s, record.retry_after_s)
+    times = (record.start_s, record.end_s, record.headers_s, record.due_s, record.rate_per_s)
     named = [value for value in times if value is not None]
     if not all(math.isfinite(value) for value in (*named, *(chunk.at_s for chunk in record.chunks))):
         raise BenchError(

@@ -184,6 +184,12 @@ def test_a_writer_never_writes_a_time_that_is_not_finite(tmp_path: Path) -> None
     assert (tmp_path / "records.jsonl").read_bytes() == b""
 
 
+def test_a_wait_without_end_that_a_server_asks_for_is_not_known_and_stops_no_run(tmp_path: Path) -> None:
+    path = written(tmp_path / "records.jsonl", record(retry_after_s=math.inf))
+
+    assert read(path)[0] == [record(retry_after_s=None)]
+
+
 def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path: Path) -> None:
     path = written(tmp_path / "records.jsonl", record())
     with path.open("ab") as file:
