@@ -90,9 +90,17 @@ class Server:
         engine, self._page = Engine(self._knobs), Page(self._knobs)
         self._pace = Pace(engine, self._page)
         self._pacing = asyncio.create_task(self._pace.run())
+        self._pacing.add_done_callback(self._engine_ended)
         self._ready_s = time.monotonic() + self._knobs.start.seconds
         self._site = web.TCPSite(self._runner, HOST, self.port, reuse_address=True)
         await self._site.start()
+
+    def _engine_ended(self, pacing: asyncio.Task[None]) -> None:
+        """Cut what is open when the engine fails by a mistake of ours: nobody may wait for it for ever."""
+        error = None if pacing.cancelled() else pacing.exception()
+        if error is not None:
+            asyncio.get_running_loop().call_exception_handler({"message": "the engine failed", "exception": error})
+            self._abort()
 
     async def _restart(self, seconds: float) -> None:
         self._log.event("restart", seconds=seconds)

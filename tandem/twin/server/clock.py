@@ -84,6 +84,9 @@ class Pace:
         self.page.step(steps)
         for job, listener in ended:
             self.page.finished(job, listener.finish_reason, listener.max_tokens)
+        for job in steps.jobs:
+            if job not in self._listeners:  # ended, or gone in the middle of the step
+                self.page.forget(job)
 
     def _prepare(self, steps: Steps, job: Job) -> Callable[[], None]:
         first = steps.kind == "prefill"

@@ -105,7 +105,7 @@ class Page:
             reason: stop, length or abort. max_tokens: what it asked for.
         """
         self._success(reason).inc()
-        self._last_s.pop(job, None)
+        self.forget(job)
         if reason == "abort":
             return
         generated = int(job.tokens.sum())
@@ -124,6 +124,10 @@ class Page:
             self._per_token.observe(decode_s / (generated - 1) if generated > 1 else 0.0)
             self._preempted.observe(0)
             self._computed.observe(job.prompt_tokens)
+
+    def forget(self, job: Job) -> None:
+        """Keep nothing of a request that is over."""
+        self._last_s.pop(job, None)
 
     def _prefill(self, job: Job, end_s: float) -> None:
         self._prompt_tokens.inc(job.prompt_tokens)

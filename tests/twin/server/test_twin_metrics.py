@@ -186,6 +186,24 @@ def test_the_tokens_of_a_step_are_observed_once_a_step(new):
     assert new.page["iteration_tokens_total_sum"] == new.tokens + 50 * len(new.jobs)
 
 
+def test_the_figures_are_the_same_step_by_step_and_at_once(new):
+    jobs = [Job(number + 1, "default", 50, 60, number * 0.3) for number in range(40)]
+    at_once = samples(virtual_page(knobs(), run(knobs(), jobs, most=1000)).text(0, 0, 0).decode())
+
+    assert {name: value for name, value in at_once.items() if "_created" not in name} == pytest.approx(
+        {name: value for name, value in new.page.items() if "_created" not in name}
+    )
+
+
+def test_nothing_is_kept_of_a_request_whose_client_left(started):
+    running = started(step_ms=(20.0,))
+    for _ in range(3):
+        ask(running.url, CHAT, chat(ignore_eos=True), most_bytes=600)
+
+    assert until(lambda: not running._server._page._last_s)
+    assert until(lambda: len(running.truth) == 3)
+
+
 @pytest.mark.parametrize(("most", "last"), [(1, [1]), (5, [1, 2, 5]), (4096, [500, 1000, 2000]), (2000, [1000, 2000])])
 def test_buckets_of_lengths_go_up_to_the_models(most, last):
     assert length_buckets(most)[-len(last) :] == last

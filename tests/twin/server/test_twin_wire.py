@@ -232,6 +232,13 @@ def test_who_goes_away_gives_its_place_to_the_next(started):
     assert 'finished_reason="abort",model_name="m"} 1.0' in ask(busy.url, "/metrics").body.decode()
 
 
+def test_a_broken_engine_keeps_nobody_waiting(started):
+    running = started()
+    running._server._pace.engine.begin = None
+
+    assert ask(running.url, CHAT, chat()).broken
+
+
 def test_the_sockets_send_at_once(twin):
     """TCP_NODELAY is set on what the server accepted."""
     place = urlsplit(twin.url)
