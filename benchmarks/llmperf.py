@@ -121,6 +121,7 @@ def _run(options: argparse.Namespace) -> int:
     source.require(checkout)
     tool = Tool(source=checkout, python=_packages(), home=_tokenizer_home())
     options.out.mkdir(parents=True, exist_ok=True)
+    load_1m = os.getloadavg()[0]
     for name in options.only:
         _measured(name, SCENARIOS[name], tool, options.out / name)
     (options.out / table.FOREIGN).write_text(_plain(_foreign(tool)))
@@ -128,7 +129,7 @@ def _run(options: argparse.Namespace) -> int:
         "scenarios": {name: each.title for name, each in SCENARIOS.items() if (options.out / name).is_dir()},
         "command": "make llmperf SOURCE=DIR", "llmperf": source.COMMIT,
         "machine": f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}",
-        "date": datetime.now(UTC).date().isoformat(),
+        "load_1m": round(load_1m, 1), "date": datetime.now(UTC).date().isoformat(),
     }  # fmt: skip
     (options.out / table.ABOUT).write_text(_plain(about))
     blocks = {name: "\n".join(make(options.out)) for name, make in BLOCKS.items()}
@@ -145,10 +146,13 @@ def _record(out: Path, blocks: Mapping[str, str]) -> None:
     shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json", "log"))
     text = DOCUMENT.read_text()
     for name, block in blocks.items():
-        begin, end = f"<!-- llmperf {name} -->\n", f"\n<!-- llmperf {name}, end -->"
-        head, _, rest = text.partition(begin)
-        _, _, tail = rest.partition(end)
-        text = f"{head}{begin}{block}{end}{tail}"
+        head, begun, rest = text.partition(f"<!-- llmperf {name} -->\n")
+        _, ended, tail = rest.partition(f"<!-- llmperf {name}, end -->")
+        if not (begun and ended):
+            raise BenchError(
+                f"there is no place for the block {name}", where=str(DOCUMENT), change="put its two marks back"
+            )
+        text = f"{head}{begun}{block}\n{ended}{tail}"
     DOCUMENT.write_text(text)
 
 

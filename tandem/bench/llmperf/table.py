@@ -163,7 +163,8 @@ def machine(folder: Path) -> Iterator[str]:
         BenchError: as `about`.
     """
     found = about(folder)
-    yield f"`{found['command']}`, llmperf {found['llmperf'][:12]}, {found['machine']}, {found['date']}."
+    busy = f", load {found['load_1m']} before it began" if "load_1m" in found else ""
+    yield f"`{found['command']}`, llmperf {found['llmperf'][:12]}, {found['machine']}{busy}, {found['date']}."
 
 
 def traps(folder: Path) -> Iterator[str]:

@@ -1,0 +1,167 @@
+"""A real run of llmperf against the twin: docs/measurement.md says what its files say, and each trap is in them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tandem.bench.fault import BenchError
+from tandem.bench.llmperf import table
+from tandem.bench.llmperf.source import COMMIT
+from tandem.bench.llmperf.table import Scenario
+from tandem.bench.record import read_records
+
+RUNS = Path(__file__).parent / "llmperf_runs"
+PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text()
+BLOCKS = {"traps": table.traps, "comparison": table.lines, "tokenizers": table.foreign, "machine": table.machine}
+
+
+@cache
+def scenarios() -> dict[str, Scenario]:
+    return {scenario.name: scenario for scenario in table.read(RUNS)}
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_the_document_says_what_the_files_say(name: str) -> None:
+    (stated,) = re.findall(rf"<!-- llmperf {name} -->\n(.*?)\n<!-- llmperf {name}, end -->", PAGE, flags=re.DOTALL)
+
+    assert stated.splitlines() == list(BLOCKS[name](RUNS))
+
+
+def test_another_figure_in_a_file_is_another_figure_in_the_table(tmp_path: Path) -> None:
+    shutil.copytree(RUNS, tmp_path / "runs")
+    (file,) = (tmp_path / "runs/plain/llmperf").rglob("*_individual_responses.json")
+    rows = json.loads(file.read_text())
+    file.write_text(json.dumps([{**row, "ttft_s": 1.2345} for row in rows]))
+
+    assert list(table.lines(tmp_path / "runs")) != list(table.lines(RUNS))
+    assert "1234.5" in "\n".join(table.lines(tmp_path / "runs"))
+
+
+def test_it_is_the_pinned_commit_that_ran() -> None:
+    assert table.about(RUNS)["llmperf"] == COMMIT
+
+
+def test_chunks_are_counted_as_tokens() -> None:
+    """A burst's tokens come in one event, so its latency is that of a step."""
+    side = scenarios()["bursts"].llmperf
+    true_ms = side.truth(lambda told: told.tpot_ms)
+    step_ms = side.truth(lambda told: told.chunk_gap_ms)
+
+    assert side.token_ms is not None
+    assert true_ms is not None
+    assert side.token_ms > 2 * true_ms
+    assert side.token_ms == pytest.approx(step_ms, rel=0.15)
+
+
+def test_tandems_time_per_token_is_the_tokens() -> None:
+    side = scenarios()["bursts"].tandem
+
+    assert side is not None
+    assert side.token_ms == pytest.approx(side.truth(lambda told: told.tpot_ms), rel=0.01)
+
+
+@pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
+def test_tandem_counts_the_servers_tokens_and_llmperf_another_models(name: str) -> None:
+    ours, theirs = scenarios()[name].tandem, scenarios()[name].llmperf
+
+    assert ours is not None
+    assert ours.tokens == ours.truth(lambda told: float(told.tokens)) == theirs.truth(lambda told: float(told.tokens))
+    assert theirs.tokens != ours.tokens
+
+
+@pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
+def test_a_stall_is_seen_by_tandem_alone(name: str) -> None:
+    ours, theirs = scenarios()[name].tandem, scenarios()[name].llmperf
+
+    assert theirs.longest_gap_ms is None
+    assert ours is not None
+    assert ours.longest_gap_ms is not None
+    assert (ours.longest_gap_ms > 450) is (name == "stall")
+
+
+@pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
+def test_its_throughput_in_all_is_below_the_truth_though_it_counts_more_tokens(name: str) -> None:
+    side = scenarios()[name].llmperf
+
+    assert side.all_per_s is not None
+    assert side.true_per_s is not None
+    assert side.tokens is not None
+    assert side.tokens > 128
+    assert side.all_per_s < side.true_per_s
+
+
+@pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
+def test_it_throws_all_but_one_of_the_last_answers_away(name: str) -> None:
+    side = scenarios()[name].llmperf
+
+    assert (side.counted, len(side.answered)) == (8, 11)  # 4 at once: 3 are under way when the 8th has come
+
+
+def test_tandem_counts_what_it_sent() -> None:
+    for scenario in scenarios().values():
+        assert scenario.tandem is not None
+        assert scenario.tandem.counted + scenario.tandem.errors == len(scenario.tandem.told) == 8
+
+
+def test_asking_for_usage_ends_it_without_a_file() -> None:
+    scenario = scenarios()["usage"]
+
+    assert [(call.how, call.exit_code, call.counted) for call in scenario.calls] == [("crashed", 1, 0)]
+    assert "KeyError: 'error_code'" in scenario.calls[0].detail
+    assert len(scenario.llmperf.answered) == 4  # one for each thread, which died of it
+
+
+def test_an_error_is_neither_counted_nor_noted() -> None:
+    side = scenarios()["error"].llmperf
+
+    assert (side.failed, side.errors, side.counted) == (1, 0, 8)
+
+
+def test_tandem_counts_the_error() -> None:
+    side = scenarios()["error"].tandem
+
+    assert side is not None
+    assert (side.failed, side.errors) == (1, 1)
+
+
+def test_its_definition_on_tandems_records_gives_its_figure() -> None:
+    """On another run of the same knobs, so near it and not equal."""
+    scenario = scenarios()["bursts"]
+
+    assert scenario.tandem is not None
+    assert scenario.tandem.own_token_ms == pytest.approx(scenario.llmperf.own_token_ms, rel=0.1)
+
+
+@pytest.mark.parametrize("name", ["plain", "bursts", "stall", "error"])
+def test_its_records_are_as_many_as_its_rows_and_say_whose_they_are(name: str) -> None:
+    records = list(read_records(RUNS / name / "llmperf" / "records.jsonl"))
+
+    assert {record.generator for record in records} == {"llmperf"}
+    assert len(records) == scenarios()[name].llmperf.counted
+
+
+def test_a_run_that_lacks_a_scenario_has_no_traps(tmp_path: Path) -> None:
+    shutil.copytree(RUNS, tmp_path / "runs")
+    about = json.loads((tmp_path / "runs/about.json").read_text())
+    del about["scenarios"]["usage"]
+    (tmp_path / "runs/about.json").write_text(json.dumps(about))
+
+    with pytest.raises(BenchError, match="the scenarios usage are missing"):
+        list(table.traps(tmp_path / "runs"))
+
+
+def test_a_folder_that_is_no_run_is_told(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"about\.json.*make llmperf"):
+        list(table.lines(tmp_path))
+
+
+def test_no_file_of_it_names_a_folder_of_a_machine() -> None:
+    text = "".join(path.read_text() for path in RUNS.rglob("*") if path.is_file())
+
+    assert re.findall(r"/(?:tmp|home|root|work)/\w+", text) == []
