@@ -32,6 +32,7 @@ BROKEN_OFF = {"abort", "error"}  # FinishReason in vllm/v1/engine/__init__.py: n
 DONE = b"[DONE]"
 DETAIL = 300  # characters of what a server said that a record keeps
 ENDLESS_FACTOR, ENDLESS_MORE = 2, 64  # more tokens than this many times what was asked, and some, is endless
+NESTED_MOST = 4  # how deep in error objects a message may stand
 BIG = 2**53  # a count beyond is no count
 INFLATED_MOST = 1 << 28  # bytes that a compressed body may grow to
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
@@ -195,6 +196,10 @@ def _has_half_a_pair(event: bytes) -> bool:
     return False
 
 
+def _dumped(value: Any) -> str:
+    return bytes(_raw(value))[:DETAIL].decode(errors="replace")
+
+
 def _shown(data: bytes) -> str:
     return repr(data[:DETAIL].decode(errors="replace"))
 
@@ -210,7 +215,7 @@ def _choice(message: dict[str, Any]) -> dict[str, Any] | None:
         return choices[0] if choices and isinstance(choices[0], dict) else None
     if isinstance(message.get("usage"), dict):
         return None
-    raise _BadError("no_choices", f"an event has no choices: {_shown(msgspec.json.encode(message))}")
+    raise _BadError("no_choices", f"an event has no choices: {_dumped(message)}")
 
 
 def _texts(choice: dict[str, Any]) -> tuple[str, str]:
@@ -315,7 +320,7 @@ def _listed(names: Collection[str]) -> str:
 def _refuse(message: Any) -> None:
     """Raise what a whole JSON event says of its own failure."""
     if not isinstance(message, dict):
-        raise _BadError("no_choices", f"an event is JSON, but no object: {_shown(msgspec.json.encode(message))}")
+        raise _BadError("no_choices", f"an event is JSON, but no object: {_dumped(message)}")
     error = message.get("error") or (message if message.get("object") == "error" else None)
     if error:
         raise _BadError("api_error", _message(error))
@@ -323,11 +328,13 @@ def _refuse(message: Any) -> None:
 
 def _message(error: Any) -> str:
     """Return what an error object says, in the forms of OpenAI, vLLM and FastAPI."""
-    if isinstance(error, dict):
-        for key in ("message", "error", "detail"):
-            if error.get(key):
-                return _message(error[key])
-    return error if isinstance(error, str) else msgspec.json.encode(error).decode()
+    for _ in range(NESTED_MOST):
+        if not isinstance(error, dict):
+            break
+        error = next((error[key] for key in ("message", "error", "detail") if error.get(key)), None) or json.dumps(
+            error
+        )
+    return error if isinstance(error, str) else _dumped(error)
 
 
 def _kind(choice: dict[str, Any], text: str, reasoning: str, finish: str) -> Kind | None:
@@ -455,13 +462,23 @@ def _joined(logprobs: list[Any]) -> msgspec.Raw:
     if not logprobs or not all(isinstance(one, dict) for one in logprobs):
         return NULL
     if any("content" in one for one in logprobs):
-        return msgspec.Raw(msgspec.json.encode([entry for one in logprobs for entry in one.get("content") or []]))
+        return _raw([entry for one in logprobs for entry in _list(one.get("content"))])
     columns: dict[str, list[Any]] = {}
     for one in logprobs:
         for name, values in one.items():
-            if isinstance(values, list):
-                columns.setdefault(name, []).extend(values)
-    return msgspec.Raw(msgspec.json.encode(columns))
+            columns.setdefault(name, []).extend(_list(values))
+    return _raw(columns)
+
+
+def _raw(value: Any) -> msgspec.Raw:
+    try:
+        return msgspec.Raw(msgspec.json.encode(value))
+    except RecursionError:  # nested as deeply as no server means
+        return NULL
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
 
 
 def _fault(reading: _Reading, reply: Reply, ask: Ask, tokens: int) -> tuple[str | None, str | None]:

@@ -271,6 +271,16 @@ def test_an_answer_that_ended_is_none(reason: str) -> None:
     assert answered(event(said("a", reason)), b"data: [DONE]\n\n").error is None
 
 
+def test_an_error_object_nested_without_end_never_raises() -> None:
+    deep = b'{"error":' * 900 + b"1" + b"}" * 900
+    plain = b'{"a":' * 900 + b"1" + b"}" * 900
+
+    words = [answered(b"data: " + body + b"\n\n", END).error for body in (deep, plain)]
+
+    assert words == ["api_error", "no_choices"]
+    assert answered(deep, status=500, error="status_500").error == "status_500"
+
+
 def test_what_the_server_says_of_its_error_is_kept() -> None:
     answer = answered(
         event(said("a")), b'data: {"error":{"message":"engine died","code":500}}\n\n', b"data: [DONE]\n\n"
@@ -455,6 +465,40 @@ def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path) 
             )
 
     assert len(list(read_records(path))) == 400
+
+
+LEAVES = (None, True, 0, -1, 1.5, 2**63, 2**70, "", "x", "stop", [], {})
+NAMES = (
+    "choices", "delta", "content", "text", "reasoning", "token_ids", "logprobs", "usage", "completion_tokens", "error",
+    "prompt_tokens_details", "cached_tokens", "message", "detail", "object", "model", "finish_reason", "role", "tokens",
+)  # fmt: skip
+
+
+def _anything(generator: random.Random, depth: int) -> object:
+    if depth == 0 or generator.random() < 0.25:
+        return generator.choice(LEAVES)
+    if generator.random() < 0.35:
+        return [_anything(generator, depth - 1) for _ in range(generator.randint(0, 3))]
+    return {generator.choice(NAMES): _anything(generator, depth - 1) for _ in range(generator.randint(0, 5))}
+
+
+def test_json_of_any_form_is_an_answer_that_a_record_takes() -> None:
+    generator = random.Random(SEED)  # noqa: S311
+    for _ in range(800):
+        fields = {name: _anything(generator, 2) for name in ("token_ids", "logprobs", "finish_reason")}
+        fields |= {"delta": {name: _anything(generator, 1) for name in ("content", "reasoning")}}
+        likely = {"choices": [fields], "usage": _anything(generator, 2), "model": generator.choice(LEAVES)}
+        bodies = [json.dumps(one).encode() for one in (likely, _anything(generator, 5))]
+        events = [b"data: " + body + b"\n\n" for body in bodies]
+        answers = [answered(*events, models={"x"}), *(answered(body, kind="application/json") for body in bodies)]
+        answers += [answered(bodies[1], status=500, error="status_500")]
+        bears_tokens(reply(*events))
+        for answer in answers:
+            record = Record(
+                request_id="r", arm="a", class_="c", suite="s", prompt_id="p", start_s=0.0, end_s=1.0,
+                **msgspec.structs.asdict(answer),
+            )  # fmt: skip
+            msgspec.json.decode(msgspec.json.encode(record), type=Record)
 
 
 def test_what_came_so_far_bears_no_tokens_before_its_first_output() -> None:
