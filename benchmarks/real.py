@@ -216,7 +216,7 @@ def section(folder: Path) -> tuple[list[str], bool]:
     """
     facts = _facts(folder)
     packages = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    when, how = facts["utc"][:16].replace("T", " "), f"{facts['threads']} threads a server, {HOW}"
+    when, how = facts["utc"][:16].replace("T", " "), f"OMP_NUM_THREADS={facts['threads']}, {HOW}"
     lines = [f"`{facts['command']}`, {when} UTC, {facts['machine']}; {packages}; {how}.", ""]
     said: list[str] = []
     for name, pair in facts["pairs"].items():
@@ -244,16 +244,19 @@ def _facts(folder: Path) -> dict[str, Any]:
 
 def _heading(name: str, pair: dict[str, Any], run: real_table.Run) -> list[str]:
     speculation = json.dumps(pair["speculation"][name])
-    ratio = real_table.ratio(run)
-    told = f"faster, {ratio:.2f} times" if ratio >= 1 else f"slower, {ratio:.2f} times as fast"
     rate = real_table.seen(run.of(name)).acceptance_rate
     accepted = "" if rate is None else f", {rate:.1%} of its drafts accepted"
-    lines = [f"**{name}** (`{speculation}`){accepted}: {told} by the median prompt's TPOT.", ""]
-    share = pair["others"]
+    return [f"**{name}** (`{speculation}`){accepted}: {_speed(pair['others'], run)}", "", _warmth(run), ""]
+
+
+def _speed(share: float | None, run: real_table.Run) -> str:
+    """Say how much faster the variant was, or why that is not known."""
     if share is None or share > others.MOST:
         told = "an unknown share" if share is None else f"{share:.0%}"
-        lines += [f"*Others took {told} of the processors meanwhile: its times are no measure, its counts are.*", ""]
-    return [*lines, _warmth(run), ""]
+        return f"*others took {told} of the processors meanwhile, so its times are no measure; its counts are.*"
+    ratio = real_table.ratio(run)
+    told = f"faster, {ratio:.2f} times" if ratio >= 1 else f"slower, {ratio:.2f} times as fast"
+    return f"{told} by the median prompt's TPOT; others took {share:.0%} of the processors."
 
 
 def _warmth(run: real_table.Run) -> str:
