@@ -279,24 +279,32 @@ def changes(scrapes: Iterator[Scrape]) -> tuple[list[tuple[Turn, Change]], list[
     """Pair the scrapes before and after each turn.
 
     Returns:
-        the change of each turn that has one, and a sentence for each that has not.
+        the change of each turn that has one, and a sentence for each arm and reason for which others have none.
     """
     opened: dict[Turn, Scrape] = {}
     found: list[tuple[Turn, Change]] = []
-    notes: list[str] = []
+    dropped: list[tuple[Turn, str]] = []
     for scrape in scrapes:
         turn = (scrape.arm, scrape.class_, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
         if scrape.when == "before":
             opened[turn] = scrape
             continue
-        before = opened.pop(turn, None)
-        change = _paired(before, scrape)
+        change = _paired(opened.pop(turn, None), scrape)
         if isinstance(change, str):
-            notes.append(f"counters of {_named(turn)}: {change}; dropped")
+            dropped.append((turn, change))
         else:
             found.append((turn, change))
-    notes += [f"counters of {_named(turn)}: there is no scrape after it; dropped" for turn in opened]
-    return found, notes
+    dropped += [(turn, "there is no scrape after it") for turn in opened]
+    return found, list(_told(dropped))
+
+
+def _told(dropped: list[tuple[Turn, str]]) -> Iterator[str]:
+    by_reason: dict[tuple[str, str], list[Turn]] = {}
+    for turn, reason in dropped:
+        by_reason.setdefault((turn[0], reason), []).append(turn)
+    for (arm, reason), turns in by_reason.items():
+        others = "" if len(turns) == 1 else f", and of {len(turns) - 1} more"
+        yield f"{arm}: the counters of {_named(turns[0])}{others} are dropped: {reason}"
 
 
 def _paired(before: Scrape | None, after: Scrape) -> Change | str:
@@ -308,6 +316,6 @@ def _paired(before: Scrape | None, after: Scrape) -> Change | str:
 
 
 def _named(turn: Turn) -> str:
-    arm, class_, concurrency, rate, round_, slot = turn
+    _, class_, concurrency, rate, round_, slot = turn
     load = f"at concurrency {concurrency}" if concurrency is not None else f"at {rate:g} requests/s" if rate else ""
-    return " ".join(part for part in (arm, class_ or "", load, f"round {round_}, slot {slot}") if part)
+    return " ".join(part for part in (class_ or "the turn", load, f"round {round_}, slot {slot}") if part)

@@ -6,7 +6,7 @@ Invariant: one sentence for each fact, with the arm and the number it holds for;
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -17,14 +17,14 @@ from tandem.bench.tally import Load, Tally
 _NEED_USAGE = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
 
 
-def notes(run: Manifest, total: Tally, said: Sequence[str], named: set[str]) -> list[str]:
+def notes(run: Manifest, total: Tally, said: Sequence[str], counted: Collection[str]) -> list[str]:
     """Return every note of a run.
 
     Args:
         run: its manifest.
         total: its records.
         said: what the counters and the turns had to say.
-        named: metrics that have a cell.
+        counted: arms of which a turn has counters.
     """
     return [
         *(str(torn) for torn in total.torn),
@@ -35,7 +35,7 @@ def notes(run: Manifest, total: Tally, said: Sequence[str], named: set[str]) -> 
         *_usage(total),
         *_content(total),
         *said,
-        *_absent(run, named),
+        *_absent(run, total, counted),
     ]
 
 
@@ -55,8 +55,8 @@ def _course(run: Manifest, total: Tally) -> Iterator[str]:
         yield f"records that repeat a request_id: {twice}; all are counted: was the file joined with a copy of itself?"
     if total.generators["llmperf"]:
         yield (
-            f"records of llmperf: {total.generators['llmperf']}; they hold no chunks, so they have no gap, no tokens "
-            "per chunk and no TPOT; docs/measurement.md compares them"
+            f"records of llmperf: {total.generators['llmperf']}; of their chunks they hold the first and the end, so "
+            "they have no gap, no tokens per chunk and no TPOT; docs/measurement.md compares them"
         )
 
 
@@ -128,8 +128,9 @@ def _content(total: Tally) -> Iterator[str]:
             yield f"{arm}: content is {word}: {number} of {asked[arm]} answers; their times are counted"
 
 
-def _absent(run: Manifest, named: set[str]) -> Iterator[str]:
+def _absent(run: Manifest, total: Tally, counted: Collection[str]) -> Iterator[str]:
     if not run.goodput:
         yield "goodput_per_s is absent: no limits were stated"
-    if named and not named & {"acceptance_length", "target_steps_per_token"}:
-        yield "acceptance_length and target_steps_per_token are absent: no turn has counters that tell them"
+    for arm, _ in _by_arm(total.requests):
+        if arm not in counted:
+            yield f"{arm}: acceptance_length and target_steps_per_token are absent: no turn has its counters"

@@ -138,7 +138,7 @@ def summarize(folder: Path) -> Summary:
         errors=tuple(order.words(total.errors)),
         content=tuple(order.words(total.content)),
         suspects=tuple(order.words(total.suspects)),
-        notes=tuple(notes(run, total, [*reasons, *_sentences(throughput, accepted)], named)),
+        notes=tuple(notes(run, total, [*reasons, *_sentences(throughput, accepted)], {turn[0] for turn, _ in changes})),
     )
 
 

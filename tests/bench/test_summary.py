@@ -305,10 +305,12 @@ def test_an_answer_without_usage_is_not_taken_for_another_client(tmp_path: Path)
     assert not any("another client" in note for note in found.notes)
 
 
-def test_without_counters_a_note_says_what_is_absent(tmp_path: Path) -> None:
-    found = summarized(tmp_path, [record()])
+def test_an_arm_without_counters_has_a_note_that_says_what_is_absent(tmp_path: Path) -> None:
+    found = summarized(tmp_path, [record(), record(arm="spec")], turn(FLAT))
 
-    assert any(note.startswith("acceptance_length and target_steps_per_token are absent") for note in found.notes)
+    assert [note for note in found.notes if "are absent" in note] == [
+        "base: acceptance_length and target_steps_per_token are absent: no turn has its counters"
+    ]
 
 
 def test_every_metric_with_a_cell_is_defined_and_no_other(tmp_path: Path) -> None:
