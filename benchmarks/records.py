@@ -20,11 +20,13 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tandem.bench import manifest  # noqa: E402
-from tandem.bench.record import Chunk, Record, Writer  # noqa: E402
+from tandem.bench.record import Chunk, Record  # noqa: E402
 
 CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst
@@ -84,9 +86,10 @@ def record(number: int, rng: random.Random) -> Record:
 def write(folder: Path, count: int) -> int:
     """Write a run of `count` records below `folder` and return the records' bytes."""
     rng = random.Random(5)  # noqa: S311 - a benchmark's data
-    with Writer(folder / "records.jsonl") as writer:
+    encoder = msgspec.json.Encoder()
+    with (folder / "records.jsonl").open("wb") as file:
         for number in range(count):
-            writer.write(record(number, rng))
+            file.write(encoder.encode(record(number, rng)) + b"\n")
     manifest.write(folder, _manifest(count))
     return (folder / "records.jsonl").stat().st_size
 

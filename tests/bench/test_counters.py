@@ -253,10 +253,8 @@ def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[Scrape], rea
 def test_turns_that_are_dropped_for_one_reason_are_told_together() -> None:
     _, notes = changes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
 
-    assert notes == [
-        "spec: the counters of chat at concurrency 4 round 0, slot 0, and of 2 more are dropped: "
-        "there is no scrape before it"
-    ]
+    where = "chat at concurrency 4 round 0, slot 0, and of 2 more"
+    assert notes == [f"spec: the counters of {where} are dropped: there is no scrape before it"]
 
 
 def test_a_file_of_scrapes_is_read_up_to_a_torn_end(tmp_path: Path) -> None:
