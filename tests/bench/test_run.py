@@ -14,6 +14,7 @@ from running import QUICK, measure, until
 from tandem.bench import gate, loops, warm
 from tandem.bench.fault import BenchError, WorldError
 
+pytestmark = pytest.mark.xdist_group("bench-run")  # its servers and runs are made once
 RETRY = '#schedule {"fault": "status", "status": 429, "retry_after": "1"}'
 DROP = '#schedule {"fault": "drop", "fault_at": 1}'
 SLOW = Schedule(ttft_ms=100, step_ms=1, tokens=2)

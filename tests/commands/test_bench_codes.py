@@ -9,6 +9,7 @@ from bench_cli import Pair, Schedule, records
 
 from tandem.cli import main
 
+pytestmark = pytest.mark.xdist_group("bench-codes")  # its servers and runs are made once
 FAILS = '#schedule {"fault": "status", "status": 500}'
 DROPS = '#schedule {"fault": "drop", "fault_at": 1}'
 ENDLESS = '#schedule {"fault": "endless", "fault_at": 1}'

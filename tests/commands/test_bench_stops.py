@@ -13,6 +13,7 @@ from bench_cli import Pair, Schedule, records, start, wait
 
 from tandem.cli import main
 
+pytestmark = pytest.mark.xdist_group("bench-stops")  # its servers and runs are made once
 TEXTS = {"code": [f"say {number}" for number in range(30)], "chat": [f"tell {number}" for number in range(6)]}
 PLANNED = 2 * 36
 
