@@ -1,7 +1,7 @@
 """The post's own generator: a suspended CronJob that drives both servers of an experiment at the same moment.
 
 Invariant: what measures holds no credential, and what holds one runs nothing of others; whatever the tool left, of a
-failed run too, is in the bucket before the Job has ended.
+failed run too, is in the bucket before the Job has ended, unless somebody takes its pod away.
 
 It does what the post did, so that its figures can be held beside Tandem's: its load, both servers at once, one call
 after another. The raw files and the records made of them go below `results/<experiment>/llmperf/<job>/`. Only the
@@ -29,8 +29,10 @@ from tandem.spec.experiment import Experiment
 # the sample's settings (docs/measurement.md, "llmperf"); how often it called the tool is not said: without end
 INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 4, 8
 CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
-DEADLINE_S = 4 * 3600
+MOST_S = 2 * 3600  # then no further call is begun, however slow the servers are
 PATIENCE_S = 1800
+# beside those: a node, Ray's tries (20 minutes), the call under way (18); what is over takes the files along
+DEADLINE_S = MOST_S + PATIENCE_S + 5400
 RETRIES = 3  # of what keeps the results: what measures ends well whatever happened
 # Ray and 8 workers of 100 MB each, the tool twice with pandas and tokenizer: 1.5 GB measured with 27 processes
 MEMORY, CPU = "3Gi", "1"  # no CPU limit: throttling would be measured as the servers' latency
@@ -91,7 +93,8 @@ def _measure(environment: Environment, experiment: Experiment) -> Spec:
         "name": MEASURE,
         "image": LLMPERF.reference(environment),
         "args": [
-            *servers, "--model", experiment.target, "--calls", str(CALLS), "--out", RESULTS,
+            *servers, "--model", experiment.target, "--calls", str(CALLS), "--most-s", str(MOST_S),
+            "--out", RESULTS,
             "--input-tokens", str(INPUT_TOKENS), "--output-tokens", str(OUTPUT_TOKENS),
             "--temperature", str(TEMPERATURE), "--concurrency", str(CONCURRENCY), "--requests", str(REQUESTS),
             "--defer",

@@ -47,6 +47,13 @@ KEPT = ["PYTHONPATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "RAY_AUTH_MODE",
 LOAD = Load(model="m", requests=3, timeout_s=5, seed=7)
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look often for what a stand-in has done."""
+    for module in (run, ray):
+        monkeypatch.setattr(module, "POLL_S", 0.01)
+
+
 @pytest.fixture
 def tool(tmp_path: Path) -> Tool:
     source, home, programs = tmp_path / "source", tmp_path / "home", tmp_path / "bin"
@@ -149,7 +156,7 @@ def test_a_call_without_results_is_told_and_the_other_one_is_kept(
 
 
 def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "START_S", 1.0)
+    monkeypatch.setattr(run, "START_S", 0.0)
     monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
 
     (call,) = act("hang", load=Load(model="m", timeout_s=1)).calls
@@ -177,6 +184,16 @@ def test_the_manifest_says_who_measured_what(act: Callable[..., SimpleNamespace]
     assert [(arm.name, arm.role) for arm in found.arms] == [("base", "baseline"), ("spec", "variant")]
     assert found.ended is not None
     assert found.ended.reason == "done"
+
+
+def test_no_call_is_begun_when_the_time_is_over(tool: Tool, tmp_path: Path) -> None:
+    said: list[str] = []
+    servers = [Server(name="base", url="http://base.invalid")]
+
+    ended = Session(servers=servers, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append).run(3, most_s=0.0)
+
+    assert ended == []
+    assert said[-1] == "0 of 3 calls were made in the time that was given"
 
 
 def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
@@ -249,8 +266,9 @@ def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> Call
         ([call("a"), call("b", errors=1)], 1),
         ([call("a"), call("b", "crashed", 0)], 3),
         ([call("a"), call("b", counted=2, errors=2)], 3),
+        ([], 3),
     ],
-    ids=["all", "a call lost", "an error noted", "an arm without results", "an arm of errors"],
+    ids=["all", "a call lost", "an error noted", "an arm without results", "an arm of errors", "no call"],
 )
 def test_the_exit_code_says_what_there_is(calls: list[Call], code: int) -> None:
     assert verdict(calls) == code

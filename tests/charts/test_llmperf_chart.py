@@ -9,8 +9,10 @@ from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, obje
 
 from charts import workloads
 from charts.pod import SKIP_CREDENTIALS
+from tandem.bench.llmperf import ray
 from tandem.bench.llmperf.__main__ import _parser
-from tandem.bench.llmperf.tool import Load
+from tandem.bench.llmperf.run import START_S
+from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, Load
 from tandem.spec import names
 from tandem.spec.built_image import LLMPERF, TOOLS
 
@@ -128,6 +130,16 @@ def test_shared_memory_holds_rays_store() -> None:
 
     assert volumes["shm"] == {"medium": "Memory", "sizeLimit": "256Mi"}
     assert {"name": "shm", "mountPath": "/dev/shm"} in measure()["volumeMounts"]  # noqa: S108
+
+
+def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:
+    (body,) = stages("post-us-east-2", "post")["llmperf"]
+    call_s = START_S + Load.timeout_s + REQUEST_LIMIT_S
+    ray_s = ray.TRIES * (ray.START_S + ray.GRACE_S) + ray.PAUSE_S * sum(range(1, ray.TRIES))
+    measured_s = float(flag(measure()["args"], "--most-s")) + call_s + ray_s
+
+    kept_s = float(flag(keep()["args"], "--patience-s"))
+    assert measured_s + kept_s < body["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
 
 
 def test_its_processor_is_not_throttled() -> None:

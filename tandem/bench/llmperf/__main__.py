@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import signal
 import sys
@@ -43,7 +44,7 @@ def _measured(options: argparse.Namespace) -> int:
             servers=[_server(named) for named in options.server], load=_load(options), tool=_tool(options),
             out=options.out, say=_say,
         )  # fmt: skip
-        calls = session.run(options.calls)
+        calls = session.run(options.calls, options.most_s)
     except BenchError as error:
         _say(f"error: {error}")
         return error.code
@@ -58,7 +59,7 @@ def verdict(calls: Sequence[Call]) -> int:
     counted: dict[str, int] = {}
     for call in calls:
         counted[call.arm] = counted.get(call.arm, 0) + call.counted - call.errors
-    if not all(counted.values()):
+    if not counted or not all(counted.values()):
         return WorldError.code
     return 0 if all(call.how == "done" and not call.errors for call in calls) else SOME_FAILED
 
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", required=True, help="name that the servers go by")
     parser.add_argument("--out", type=Path, required=True, help="new folder of all that is kept")
     parser.add_argument("--calls", type=_positive, default=1, help="calls of the tool, one after another")
+    parser.add_argument("--most-s", type=float, default=math.inf, help="seconds after which no further call is begun")
     parser.add_argument("--input-tokens", type=_positive, default=Load.input_tokens)
     parser.add_argument("--output-tokens", type=_positive, default=Load.output_tokens)
     parser.add_argument("--concurrency", type=_positive, default=Load.concurrency)

@@ -10,6 +10,7 @@ records.jsonl, manifest.json and ray.txt.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import platform
 import subprocess
@@ -99,8 +100,12 @@ class Session:
     out: Path
     say: Callable[[str], None]
 
-    def run(self, calls: int) -> list[Call]:
-        """Call the tool `calls` times against all servers at once, and write what came of it.
+    def run(self, calls: int, most_s: float = math.inf) -> list[Call]:
+        """Call the tool against all servers at once, one call after another, and write what came of it.
+
+        Args:
+            calls: how often.
+            most_s: seconds after which no further call is begun.
 
         Raises:
             BenchError: the tool is not whole, the folder holds something, or a result file is not the tool's.
@@ -115,7 +120,11 @@ class Session:
         workers = self.load.concurrency * len(self.servers)
         try:
             with ray.running(self.tool, self.out / RAY, cpus=workers, say=self.say) as address:
+                ends = time.monotonic() + most_s
                 for number in range(calls):
+                    if time.monotonic() >= ends:
+                        self.say(f"{number} of {calls} calls were made in the time that was given")
+                        break
                     ended += self._round(number, address)
             reason = "done"
         finally:
