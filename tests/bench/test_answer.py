@@ -348,7 +348,7 @@ def test_a_coding_that_cannot_be_undone_is_a_word(coding: str) -> None:
 
 
 def test_a_small_body_that_unpacks_to_a_huge_one_is_endless(monkeypatch) -> None:
-    monkeypatch.setattr("tandem.bench.answer.INFLATED_MOST", 1 << 16)
+    monkeypatch.setattr("tandem.bench.body.INFLATED_MOST", 1 << 16)
 
     assert answered(gzip.compress(bytes(1 << 17)), content_encoding="gzip").error == "endless"
 
