@@ -15,6 +15,7 @@ from tandem.bench.llmperf import table
 from tandem.bench.llmperf.source import COMMIT
 from tandem.bench.llmperf.table import Scenario
 from tandem.bench.record import read_records
+from tandem.bench.summary import summarize
 
 RUNS = Path(__file__).parent / "llmperf_runs"
 PAGE = (Path(__file__).parents[2] / "docs" / "measurement.md").read_text()
@@ -144,6 +145,13 @@ def test_its_records_are_as_many_as_its_rows_and_say_whose_they_are(name: str) -
 
     assert {record.generator for record in records} == {"llmperf"}
     assert len(records) == scenarios()[name].llmperf.counted
+
+
+def test_the_summary_of_its_records_has_what_they_can_carry() -> None:
+    cells = summarize(RUNS / "plain" / "llmperf").cells
+
+    assert {cell.metric for cell in cells} == {"ttft_ms", "e2e_ms"}
+    assert {cell.n for cell in cells} == {8}
 
 
 def test_a_run_that_lacks_a_scenario_has_no_traps(tmp_path: Path) -> None:
