@@ -119,6 +119,7 @@ def test_files_are_listed(api):
 @pytest.mark.parametrize(
     ("name", "content"),
     [("model-00001-of-00001.safetensors", SHARD), ("config.json", CONFIG), ("sub/a file.txt", b"x")],
+    ids=["shard", "config", "below"],  # the shard's bytes differ from process to process
 )
 def test_a_file_arrives_whole(download, name, content):
     assert download(name) == content
