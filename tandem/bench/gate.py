@@ -46,26 +46,35 @@ class Gate:
     def count(self, error: str | None) -> None:
         """Count the outcome of a request: its error word, or None."""
         self._failures = self._failures + 1 if error else 0
-        if self._failures >= FAILURES and self._look is None:
-            self._look = asyncio.create_task(self._until_well(error or ""))
+        if self._failures >= FAILURES:
+            self.doubt(f"{FAILURES} requests in a row failed ({error})")
+
+    def doubt(self, why: str) -> None:
+        """Shut the gate and look at the arm: it opens again as soon as the arm answers.
+
+        Args:
+            why: what speaks against the arm, for the operator.
+        """
+        if self._look is None:
+            self._look = asyncio.create_task(self._until_well(why))
 
     async def passed(self) -> None:
         """Wait until the arm may be asked, or the run is to end."""
         while self._look is not None and not self.stop.asked:
             await asyncio.shield(self._look)
 
-    async def _until_well(self, error: str) -> None:
+    async def _until_well(self, why: str) -> None:
         try:
             if not await self.alive(self.arm):
-                await self._wait(error)
+                await self._wait(why)
         finally:
             self._failures, self._look = 0, None
 
-    async def _wait(self, error: str) -> None:
+    async def _wait(self, why: str) -> None:
         began = told = time.monotonic()
         self.tell(
-            f"{self.arm} is paused: {FAILURES} requests in a row failed ({error}) and {self.url}/health does not "
-            f"answer; waiting for it up to {spoken(self.wait_s)}"
+            f"{self.arm} is paused: {why} and {self.url}/health does not answer; waiting for it up to "
+            f"{spoken(self.wait_s)}"
         )
         while not self.stop.asked:
             await self.stop.sleep(POLL_S)

@@ -253,13 +253,23 @@ class Run:
         if not asked:
             return
         taking = [arm for arm in arms if missing.get(arm.name)]
-        await asyncio.gather(*(arm.client.open_connections(self._connections(turn)) for arm in taking))
+        await asyncio.gather(*(self._connect(arm, turn) for arm in taking))
+        if self.stop.asked:
+            return
         await self._scrape(taking, turn, pages, "before")
         async with asyncio.TaskGroup() as group:
             for arm in taking:
                 group.create_task(loops.run(arm, turn, missing[arm.name]))
         if not self.stop.asked:  # what was cut has tokens that no record holds
             await self._scrape(taking, turn, pages, "after")
+
+    async def _connect(self, arm: Arm, turn: Turn) -> None:
+        """Open an arm's connections; wait for an arm that takes none, before any request is spent on it."""
+        if not await arm.client.open_connections(self._connections(turn)):
+            arm.gate.doubt("no connection could be opened")
+            await arm.gate.passed()
+            if not self.stop.asked:
+                await arm.client.open_connections(self._connections(turn))
 
     async def _scrape(self, arms: Sequence[Arm], turn: Turn, pages: Pages, when: Literal["before", "after"]) -> None:
         for scrape in await asyncio.gather(*(pages.scrape(arm.name, turn, when) for arm in arms)):

@@ -13,6 +13,7 @@ from running import QUICK, measure, until
 
 from tandem.bench import gate, loops, warm
 from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.schedule import first_order
 
 pytestmark = pytest.mark.xdist_group("bench-run")  # its servers and runs are made once
 RETRY = '#schedule {"fault": "status", "status": 429, "retry_after": "1"}'
@@ -377,6 +378,10 @@ def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable(tmp_path):
 # an arm that goes down
 
 
+def measured(server):
+    return [truth for truth in server.posted if not truth["request_id"].startswith("probe-")]
+
+
 def answered(server):
     return [truth for truth in server.posted if truth["request_id"].startswith("b.") and truth["bursts"]]
 
@@ -406,6 +411,23 @@ def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
     assert ran.outcome.reason == "done"
     assert len(ran.records) == 24
     assert ran.records[-1].error is None
+
+
+def test_no_request_is_spent_on_a_server_that_is_down_when_its_turn_begins(tmp_path, monkeypatch):
+    monkeypatch.setattr(gate, "POLL_S", 0.02)
+    first, second = ("ab".index(name) for name in first_order(("a", "b"), 0))
+
+    async def meanwhile(servers, run):
+        await until(lambda: len(measured(servers[first])) >= 1)
+        await servers[second].__aexit__()
+        await until(lambda: "is paused" in run.out.getvalue())
+        await servers[second].__aenter__()
+
+    ran = measure(tmp_path, schedules=[SLOW, SLOW], meanwhile=meanwhile)
+
+    assert "is paused: no connection could be opened" in ran.said
+    assert {record.error for record in ran.records} == {None}
+    assert len(ran.records) == 8
 
 
 def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
