@@ -50,10 +50,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tandem.twin.server", description=__doc__)
     parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
-    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; a free one by default")
+    parser.add_argument("--port", type=_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")
     parser.add_argument("--log", type=Path, metavar="FILE", help="truth log, JSON lines; appended to")
     parser.add_argument("--with-parent", action="store_true", help="end when standard input ends")
     return parser
+
+
+def _port(text: str) -> int:
+    """Read a port; argparse tells what is no number, too."""
+    port = int(text)
+    if not 0 <= port <= LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{port} is no port: 0 to {LAST_PORT}")
+    return port
 
 
 def _fail(sentence: str, code: int) -> int:

@@ -44,6 +44,7 @@ class Server:
         self._created = int(time.time())
         self._ready_s = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._pacing: asyncio.Task[None] | None = None
         app = web.Application(client_max_size=LARGEST_BODY)
         app.add_routes([web.post(path, self._complete) for path in APIS])
         app.add_routes([
@@ -79,7 +80,8 @@ class Server:
 
     async def stop(self) -> None:
         """Cut what is open and let go of the port."""
-        self._pacing.cancel()
+        if self._pacing is not None:
+            self._pacing.cancel()
         for task in self._tasks:
             task.cancel()
         self._abort()
@@ -104,7 +106,8 @@ class Server:
 
     async def _restart(self, seconds: float) -> None:
         self._log.event("restart", seconds=seconds)
-        self._pacing.cancel()
+        if self._pacing is not None:
+            self._pacing.cancel()
         if self._site is not None:
             await self._site.stop()
         self._abort()

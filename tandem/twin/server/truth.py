@@ -6,8 +6,8 @@ CLOCK_MONOTONIC, which every process of the machine shares. The first line holds
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -74,8 +74,11 @@ class TruthLog:
         """Write one request."""
         if self._file is None:
             self.requests.append(truth)
-        else:
+            return
+        try:
             self._line(truth)
+        except OSError as error:
+            self._give_up(error)
 
     def event(self, what: str, **more: Any) -> None:
         """Write what is no request: a restart."""
@@ -89,6 +92,14 @@ class TruthLog:
     def _line(self, what: Any) -> None:
         if self._file is not None:
             self._file.write(msgspec.json.encode(what) + b"\n")
+
+    def _give_up(self, error: OSError) -> None:
+        """Go on without the log: whoever is measured must not notice."""
+        sys.stderr.write(
+            f"error: the truth log takes no more: {error.strerror}; what was served from here on is not in it\n"
+        )
+        self.close()
+        self._file = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,18 +115,21 @@ def read_truth(path: Path) -> Told:
     """Read a truth log; a last line that was cut off is passed over.
 
     Raises:
-        ValueError: a line in its middle is none of a truth log.
+        ValueError: a line in its middle is none of a truth log; the message names it.
+        OSError: the file cannot be read.
     """
-    lines = list(_lines(path))
-    knobs = [line["knobs"] for line in lines if "knobs" in line]
-    return Told(
-        knobs=knobs[0] if knobs else {},
-        events=tuple(line for line in lines if "event" in line),
-        requests=tuple(msgspec.convert(line, Truth) for line in lines if "request_id" in line),
-    )
-
-
-def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    knobs: dict[str, Any] = {}
+    events, requests = [], []
     content = path.read_bytes().split(b"\n")
-    for line in content[:-1]:  # what follows the last line break is nothing, or was cut off
-        yield msgspec.json.decode(line)
+    for number, line in enumerate(content[:-1], start=1):  # behind the last line break is nothing, or what was cut off
+        try:
+            told = msgspec.json.decode(line)
+            if "request_id" in told:
+                requests.append(msgspec.convert(told, Truth))
+            elif "event" in told:
+                events.append(told)
+            else:
+                knobs = knobs or told["knobs"]
+        except (msgspec.MsgspecError, KeyError, TypeError) as error:
+            raise ValueError(f"{path}:{number}: no line of a truth log: {error}") from None
+    return Told(knobs=knobs, events=tuple(events), requests=tuple(requests))

@@ -70,7 +70,11 @@ class Twin:
         self._log = TruthLog(self._knobs, self._log_path)
         self._server = Server(self._knobs, self._log)
         self._thread.start()
-        self._do(self._server.start(self._port))
+        try:
+            self._do(self._server.start(self._port))
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:

@@ -76,3 +76,10 @@ def test_the_docs_name_every_knob():
     text = DOCS.read_text()
 
     assert [name for name in Knobs.model_fields if f"`{name}`" not in text] == []
+
+
+def test_the_docs_name_only_tests_that_exist():
+    named = set(re.findall(r"`(test_\w+)`", DOCS.read_text().partition("## The server")[2]))
+
+    assert len(named) > 5
+    assert named <= {path.stem for path in Path(__file__).parent.glob("test_*.py")}

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -231,3 +232,30 @@ def test_a_line_has_the_fields_that_others_rely_on(logged):
     assert set(told) <= line.keys()
     assert line["request_id"] == "mine"
     assert line["bursts"][0][0] >= line["accepted_s"]
+
+
+def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
+    twin, path = logged
+    twin._log._file = Path("/dev/full").open("ab", buffering=0)
+
+    answers = [ask(twin.url, CHAT, chat(max_tokens=5)).status for _ in range(2)]
+    assert answers == [200, 200]
+    assert until(lambda: len(twin.truth) == 1)
+    assert capsys.readouterr().err.count("takes no more") == 1
+    assert len(read_truth(path).requests) == 0
+
+
+def test_rejects_a_log_with_a_line_of_something_else_and_names_it(tmp_path):
+    path = tmp_path / "truth.jsonl"
+    path.write_text('{"knobs": {}}\nnonsense\n')
+
+    with pytest.raises(ValueError, match=r"truth.jsonl:2"):
+        read_truth(path)
+
+
+def test_a_twin_in_process_that_cannot_start_leaves_no_thread(twin):
+    before = threading.active_count()
+    with pytest.raises(OSError, match="in use"):
+        Twin(Knobs(), port=int(twin.url.rpartition(":")[2])).start()
+
+    assert threading.active_count() == before
