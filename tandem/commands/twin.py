@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tandem.twin.server.pair import Sketch
 
 READY_S = 60.0
+LAST_PORT = 65_535
 BEYOND = 2  # an answer that is meant to run into max_tokens is longer by this factor
 LENGTH, SPREAD = 0.5, 0.15  # of the least max_tokens of a class: its answers and how they differ; a thought fits in
 
@@ -63,6 +64,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "then", nargs="*", metavar="-- COMMAND",
         help="run it while they serve, then end with its exit code; {VARIANT} in it becomes that server's URL",
     )  # fmt: skip
+
+
+def _port(text: str) -> int:
+    """Read a port; argparse tells what is no number, too."""
+    port = int(text)
+    if not 0 <= port <= LAST_PORT:
+        raise argparse.ArgumentTypeError(f"{port} is no port: 0 to {LAST_PORT}")
+    return port
 
 
 def twin(chosen: Selection, options: argparse.Namespace) -> Exit:

@@ -87,6 +87,15 @@ def test_the_knobs_can_be_written_instead_and_read_again(tmp_path, capsys):
     assert [read_knobs(path).law for path in written] == ["none", "nxdi"]
 
 
+@pytest.mark.parametrize("port", ["70000", "-1", "x"])
+def test_rejects_what_is_no_port(port, capsys):
+    with pytest.raises(SystemExit) as ended:
+        twin("--experiment", "post", "--port", port)
+
+    assert ended.value.code == 2
+    assert port in capsys.readouterr().err
+
+
 def test_rejects_an_experiment_that_is_not_there(capsys):
     assert twin("--experiment", "nowhere", "--json") == 2
 

@@ -24,6 +24,7 @@ from tandem.twin.server.start import require_artifact
 from tandem.twin.server.truth import TruthLog
 
 BAD_INPUT, WORLD_FAILED = 2, 3
+LAST_PORT = 65_535
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -236,7 +236,7 @@ def test_a_line_has_the_fields_that_others_rely_on(logged):
 
 def test_a_full_disk_ends_the_log_and_not_the_server(logged, capsys):
     twin, path = logged
-    twin._log._file = Path("/dev/full").open("ab", buffering=0)
+    twin._log._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115 - the log closes it
 
     answers = [ask(twin.url, CHAT, chat(max_tokens=5)).status for _ in range(2)]
     assert answers == [200, 200]
