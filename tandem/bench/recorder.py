@@ -106,7 +106,6 @@ def record(asked: Asked, reply: Reply, answer: Answer) -> Record:
     """Return the record of one request; pure."""
     turn, item = asked.turn, asked.item
     prompt, load = item.entry.prompt, turn.block.load
-    error = answer.error or reply.error
     return Record(
         request_id=asked.ask.request_id, arm=asked.arm, class_=prompt.class_, suite=item.entry.suite,
         prompt_id=prompt.id, round=turn.round, repeat=item.repeat, slot=turn.slot,
@@ -116,7 +115,9 @@ def record(asked: Asked, reply: Reply, answer: Answer) -> Record:
         completion_tokens=answer.completion_tokens, counted_by=answer.counted_by,
         text=answer.text, reasoning=answer.reasoning, token_ids=answer.token_ids, logprobs=answer.logprobs,
         model=answer.model, status=reply.status, finish_reason=answer.finish_reason,
-        error=error, error_detail=answer.error_detail or reply.error_detail,
+        error=answer.error, error_detail=answer.error_detail,  # which know what the reply ended with
         attempts=asked.attempts, retry_after_s=reply.retry_after_s,
-        content=None if error else check_content(prompt, answer.text, answer.finish_reason),
+        content=None if answer.error else check_content(
+            prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning
+        ),
     )  # fmt: skip
