@@ -48,12 +48,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument("--experiment", required=True, metavar="NAME", help="an experiment file's name")
     parser.add_argument(
-        "--port",
-        type=int,
-        choices=range(65536),
-        default=0,
-        metavar="P",
-        help="of the first server, the next have the next",
+        "--port", type=_port, default=0, metavar="P", help="of the first server, the next have the next"
     )
     parser.add_argument("--log", type=Path, metavar="DIR", help="folder for the truth logs, VARIANT.jsonl")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of bursts and jitter; never of the text")
