@@ -107,11 +107,14 @@ def main() -> int:
     parser.add_argument("--record", action="store_true", help="write the tables and their files into the repository")
     options = parser.parse_args()
     options.out = options.out.absolute()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray and the twin are ended then too
     try:
         return _run(options)
     except BenchError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.code
+    except KeyboardInterrupt:
+        return 130
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -74,12 +74,13 @@ def running(tool: Tool, log: Path, *, cpus: int, say: Callable[[str], None]) -> 
 
 
 def end(process: subprocess.Popen[bytes], grace_s: float = GRACE_S) -> None:
-    """End a process and all that it started: it leads its own group."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(grace_s)
+    """End a process and all that it started: it leads a group, and first gets the time to end the others itself."""
+    process.terminate()
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(grace_s)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _start(tool: Tool, log: Path, folder: Path, port: int, cpus: int) -> subprocess.Popen[bytes]:
