@@ -17,7 +17,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,8 +78,7 @@ class Job:
         return self.done == len(self.bursts)
 
 
-@dataclass(frozen=True, slots=True)
-class Steps:
+class Steps(NamedTuple):
     """What the engine does next: one prefill, or some decode steps of the same batch.
 
     Args:
@@ -106,10 +105,10 @@ class _Draws:
         self._rng = np.random.default_rng([knobs.seed, zlib.crc32(class_.encode())])
         self._drawn, self._sums, self._at = _NOTHING, _NOTHING, 0
 
-    def take(self, tokens: int) -> Counts:
-        """Return the next draws, as many as commit `tokens`."""
+    def take(self, tokens: int) -> tuple[Counts, int]:
+        """Return the next draws, as many as commit `tokens`, and by how much they commit more."""
         if tokens <= 0:
-            return _NOTHING
+            return _NOTHING, 0
         begun = int(self._sums[self._at - 1]) if self._at else 0
         if not len(self._sums) or self._sums[-1] - begun < tokens:
             fresh = draw(self._rng, self._knobs.law, self._acceptance, self._knobs.num_speculative_tokens,
@@ -119,7 +118,7 @@ class _Draws:
         end = int(self._sums.searchsorted(begun + tokens)) + 1
         taken = self._drawn[self._at : end]
         self._at = end
-        return taken
+        return taken, int(self._sums[end - 1]) - begun - tokens
 
 
 class Engine:
@@ -186,9 +185,8 @@ class Engine:
     def _prefill(self, job: Job, at_s: float) -> Steps:
         self.running.append(job)
         job.started_s = at_s
-        job.drawn = self._draws[job.class_].take(job.output_tokens - 1)
+        job.drawn, over = self._draws[job.class_].take(job.output_tokens - 1)
         job.bursts = job.drawn
-        over = int(job.drawn.sum()) - (job.output_tokens - 1)
         if over:
             job.bursts = job.drawn.copy()
             job.bursts[-1] -= over
