@@ -108,10 +108,11 @@ class _Chunks(NamedTuple):
 
 
 class _Bearing(NamedTuple):
-    """Token-bearing chunks: their places, how many a record has, and its first and last (-1: none)."""
+    """Token-bearing chunks: their places, number and tokens by record, and each record's first and last (-1: none)."""
 
     places: Whole
     number: Whole
+    tokens: Values
     first: Whole
     last: Whole
 
@@ -133,7 +134,10 @@ def _bearing(chunks: _Chunks) -> _Bearing:
     by_count = (chunks.tokens >= 1) & (chunks.kind != _KIND["usage"])
     places = np.flatnonzero(np.where(np.isnan(chunks.tokens), by_kind, by_count))
     first, last = _ends(places, chunks)
-    return _Bearing(places, np.bincount(chunks.owner[places], minlength=chunks.records), first, last)
+    owners = chunks.owner[places]
+    held: Values = np.zeros(chunks.records)
+    held += np.bincount(owners, chunks.tokens[places], minlength=chunks.records)  # NaN as soon as one is not known
+    return _Bearing(places, np.bincount(owners, minlength=chunks.records), held, first, last)
 
 
 def _ends(places: Whole, chunks: _Chunks) -> tuple[Whole, Whole]:
@@ -182,8 +186,7 @@ def _values(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tok
 
 
 def _exact_ms(chunks: _Chunks, bearing: _Bearing) -> Values:
-    held = np.bincount(chunks.owner[bearing.places], chunks.tokens[bearing.places], minlength=chunks.records)
-    later = held - _pick(chunks.tokens, bearing.first)  # NaN as soon as one chunk's tokens are not known
+    later = bearing.tokens - _pick(chunks.tokens, bearing.first)
     span_ms = 1e3 * (_pick(chunks.at, bearing.last) - _pick(chunks.at, bearing.first))
     return _where(later > 0, span_ms, later)
 
@@ -205,7 +208,6 @@ def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, t
     end_s, headers_s = _column(records, "end_s"), _column(records, "headers_s")
     earliest = _pick(chunks.at, _ends(np.arange(len(chunks.at)), chunks)[0])
     back = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at) < 0)
-    held = np.bincount(chunks.owner[bearing.places], chunks.tokens[bearing.places], minlength=chunks.records)
     return {
         CLOCK: (end_s < 0)
         | (earliest < 0)
@@ -216,7 +218,7 @@ def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, t
         FEW: bearing.number > tokens,
         FELL: _any(chunks.owner[chunks.tokens < 0], chunks),
         # one less is a stop token that was counted and never sent
-        DIFFERS: (held > tokens) | (held < tokens - 1),
+        DIFFERS: (bearing.tokens > tokens) | (bearing.tokens < tokens - 1),
         NOTHING: (bearing.number == 0) & (tokens > 1),
         DOUBTED: np.array([record.error_detail is not None for record in records], bool),
     }

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import gc
 import os
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -34,7 +35,8 @@ FILE = "summary.json"
 RECORDS = "records.jsonl"
 ALL = "all"
 _DECIMALS = 6  # of a millisecond: finer than any clock here
-_WORTH_A_PROCESS = 64 << 20  # bytes of records; below, starting a process takes longer than reading
+_PART = 64 << 20  # bytes of records: below, starting a process takes longer than reading
+_AHEAD = 2  # parts that wait at each other process, so that it never waits itself
 _LIMITABLE = sorted({"ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s"})
 
 
@@ -180,34 +182,51 @@ def read(path: Path, limits: Mapping[str, float] | None = None) -> Tally:
         BenchError: a line that is no record, or a file that cannot be read.
     """
     try:
-        number = min(_cores(), 1 + path.stat().st_size // _WORTH_A_PROCESS)
-        ranges = parts(path, number, limits)
-        with _without_cycles():
-            return _joined(ranges)
+        ranges = parts(path, 1 + path.stat().st_size // _PART, limits)
+        total = Tally()
+        for further in _tallies(ranges, min(_cores(), len(ranges))):
+            total.add(further)
     except OSError as error:
         raise BenchError(
             f"the records cannot be read: {error.strerror or error}",
             where=str(path),
             change="name the folder that a run wrote, and see that its files may be read",
         ) from error
-
-
-def _joined(ranges: Sequence[Part]) -> Tally:
-    total = Tally()
-    if len(ranges) < 2:  # noqa: PLR2004 - one part, or none of an empty file
-        for part in ranges:
-            total.add(tally(part))
-        return total
-    first, *others = ranges
-    with ProcessPoolExecutor(len(others), mp_context=get_context("spawn")) as pool:
-        waiting = pool.map(_tally_elsewhere, others)
-        total.add(tally(first))
-        for further in waiting:
-            total.add(further)
     return total
 
 
-def _tally_elsewhere(part: Part) -> Tally:
+def _tallies(ranges: Sequence[Part], processes: int) -> Iterator[Tally]:
+    """Yield the tally of each part in order, this process taking its share of them.
+
+    Parts are handed out as processes get free, so none waits for a slower one, and none holds more than a part or two.
+    """
+    if processes <= 1:
+        yield from map(_tally, ranges)
+        return
+    left, asked = deque(enumerate(ranges)), dict[int, Future[Tally]]()
+    with ProcessPoolExecutor(processes - 1, mp_context=get_context("spawn")) as pool:
+        while left:
+            for _ in range(_AHEAD * (processes - 1) - sum(not one.done() for one in asked.values())):
+                if left:
+                    place, part = left.popleft()
+                    asked[place] = pool.submit(_tally, part)
+            if left:
+                place, part = left.popleft()
+                asked[place] = _here(part)
+        for place in range(len(ranges)):
+            yield asked.pop(place).result()
+
+
+def _here(part: Part) -> Future[Tally]:
+    done: Future[Tally] = Future()
+    try:
+        done.set_result(_tally(part))
+    except BenchError as fault:
+        done.set_exception(fault)  # raised in its turn: an earlier part may hold an earlier one
+    return done
+
+
+def _tally(part: Part) -> Tally:
     with _without_cycles():
         return tally(part)
 

@@ -476,25 +476,29 @@ def test_several_processes_give_the_same_bytes_as_one(tmp_path: Path, monkeypatc
     alone = summary.write(folder)
     alone_bytes = (folder / "summary.json").read_bytes()
 
-    monkeypatch.setattr(summary, "_WORTH_A_PROCESS", 1000)
+    monkeypatch.setattr(summary, "_PART", 50_000)
     monkeypatch.setattr(summary, "_cores", lambda: 2)
 
     assert summary.write(folder) == alone
     assert (folder / "summary.json").read_bytes() == alone_bytes
 
 
-def test_a_bad_line_in_another_process_is_the_same_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_several_bad_lines_the_first_is_named_whichever_process_meets_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write_run(tmp_path, various())
     path = folder / "records.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
-    path.write_bytes(b"".join([*lines[:-2], b"{}\n", *lines[-2:]]))
-    monkeypatch.setattr(summary, "_WORTH_A_PROCESS", 1000)
+    for number in range(60, 400, 40):  # in every part
+        lines[number] = b"{}\n"
+    path.write_bytes(b"".join(lines))
+    monkeypatch.setattr(summary, "_PART", 50_000)
     monkeypatch.setattr(summary, "_cores", lambda: 2)
 
     with pytest.raises(BenchError, match="this is no record") as refused:
         summary.summarize(folder)
 
-    assert refused.value.where == f"{path}:399"
+    assert refused.value.where == f"{path}:61"
 
 
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
