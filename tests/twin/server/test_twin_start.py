@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
-from twin_asked import CHAT, ask, chat, until
+from twin_asked import CHAT, Answered, ask, chat, until
 
 from tandem.artifacts.manifest import NAME, File, Manifest
 from tandem.spec.artifact_key import ArtifactKey
@@ -259,3 +259,22 @@ def test_a_twin_in_process_that_cannot_start_leaves_no_thread(twin):
         Twin(Knobs(), port=int(twin.url.rpartition(":")[2])).start()
 
     assert threading.active_count() == before
+
+
+def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
+    twin, path = logged
+    answers: list[Answered] = []
+
+    def client(stream: bool) -> None:
+        answers.append(ask(twin.url, CHAT, chat(ignore_eos=True, stream=stream)))
+
+    clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
+    for one in clients:
+        one.start()
+    assert until(lambda: b'num_requests_running{engine="0",model_name="m"} 2.0' in ask(twin.url, "/metrics").body)
+    twin.stop()
+    for one in clients:
+        one.join()
+
+    assert all(answered.broken for answered in answers)
+    assert [one.fault for one in read_truth(path).requests] == ["gone", "gone"]

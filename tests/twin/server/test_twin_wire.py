@@ -141,6 +141,17 @@ def test_an_older_vllm_has_no_token_ids_and_another_name_for_thoughts(old):
     assert all(choice["delta"]["tool_calls"] == [] for choice in choices[1:])
 
 
+def test_an_older_vllm_writes_out_what_is_null_in_completions(old):
+    frames = ask(old.url, PLAIN, {"prompt": "p", "stream": True, "max_tokens": 4, "temperature": 0}).frames
+
+    assert {frozenset(frame) for frame in frames} == {
+        frozenset({"id", "object", "created", "model", "choices", "usage"})
+    }
+    assert {frozenset(frame["choices"][0]) for frame in frames} == {
+        frozenset({"index", "text", "logprobs", "finish_reason", "stop_reason"})
+    }
+
+
 def test_an_older_vllm_tells_running_usage_too(old):
     headers = named()
     frames = ask(old.url, CHAT, chat(stream_options=USAGE), headers).frames
