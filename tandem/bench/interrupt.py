@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -63,7 +64,10 @@ class Stop:
 
 @contextlib.contextmanager
 def signals(stop: Stop, tell: Callable[[str], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM ask `stop`; the second one ends the process."""
+    """Let SIGINT and SIGTERM ask `stop`; the second one ends the process. Only a main thread hears signals."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     loop = asyncio.get_running_loop()
 
     def heard() -> None:
