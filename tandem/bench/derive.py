@@ -98,8 +98,13 @@ def derive(records: Sequence[Measured]) -> Figures:
 
 
 class _Chunks(NamedTuple):
-    """All chunks of all records, end to end: whose, when (s), what, and tokens (NaN: the server did not say)."""
+    """All chunks of all records, end to end: whose, when (s), what, and tokens (NaN: the server did not say).
 
+    `first` and `last` are the places of each record's own first and last chunk; -1 where it has none.
+    """
+
+    first: Whole
+    last: Whole
     owner: Whole
     at: Values
     kind: NDArray[np.int8]
@@ -120,8 +125,12 @@ class _Bearing(NamedTuple):
 def _chunks(records: Sequence[Measured]) -> _Chunks:
     owned: list[tuple[Chunk, ...]] = [record.chunks for record in records]
     flat = list(chain.from_iterable(owned))
+    numbers = np.fromiter(map(len, owned), np.intp, len(owned))
+    ends = np.cumsum(numbers)
     return _Chunks(
-        owner=np.repeat(np.arange(len(records)), np.fromiter(map(len, owned), np.intp, len(owned))),
+        first=np.where(numbers > 0, ends - numbers, -1),
+        last=np.where(numbers > 0, ends - 1, -1),
+        owner=np.repeat(np.arange(len(records)), numbers),
         at=np.fromiter([chunk.at_s for chunk in flat], float, len(flat)),
         kind=np.frombuffer(bytes([_KIND[chunk.kind] for chunk in flat]), np.int8),
         tokens=np.fromiter([math.nan if chunk.tokens is None else chunk.tokens for chunk in flat], float, len(flat)),
@@ -206,7 +215,7 @@ def _gaps(chunks: _Chunks, bearing: _Bearing) -> tuple[Values, Whole]:
 
 def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Mask]:
     end_s, headers_s = _column(records, "end_s"), _column(records, "headers_s")
-    earliest = _pick(chunks.at, _ends(np.arange(len(chunks.at)), chunks)[0])
+    earliest, latest = _pick(chunks.at, chunks.first), _pick(chunks.at, chunks.last)
     back = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at) < 0)
     return {
         CLOCK: (end_s < 0)
@@ -214,7 +223,7 @@ def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, t
         | (headers_s < 0)
         | (headers_s > earliest + _ROUNDING_S)
         | _any(chunks.owner[1:][back], chunks),
-        AFTER_END: _any(chunks.owner[chunks.at > end_s[chunks.owner] + _ROUNDING_S], chunks),
+        AFTER_END: latest > end_s + _ROUNDING_S,  # of the last chunk; an earlier one that is later is CLOCK's
         FEW: bearing.number > tokens,
         FELL: _any(chunks.owner[chunks.tokens < 0], chunks),
         # one less is a stop token that was counted and never sent
