@@ -165,7 +165,7 @@ def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
 
 
 def test_nobody_is_listened_to_while_it_restarts(started):
-    running = started(faults=(FaultKnobs(kind="restart", requests=(1,), seconds=1.0),))
+    running = started(faults=(FaultKnobs(kind="restart", requests=(1,), seconds=20.0),))
     ask(running.url, CHAT, chat(ignore_eos=True))
 
     assert ask(running.url, "/health").broken == "ConnectionRefusedError"
