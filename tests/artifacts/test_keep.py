@@ -71,7 +71,7 @@ def test_an_empty_folder_is_told(keep, folder):
 
     code, said = keep()
 
-    assert (code, "no file" in said[-1]["what"]) == (2, True)
+    assert (code, "no file" in said[-1]["event"]) == (2, True)
 
 
 @pytest.mark.parametrize("below", ["../models", "/models", ""])
