@@ -25,14 +25,14 @@ import uvloop
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tandem.twin.server.knobs import ClassKnobs, Knobs  # noqa: E402
+from tandem.twin.server.knobs import ClassKnobs, Knobs, LawName  # noqa: E402
 from tandem.twin.server.law import expected_tokens  # noqa: E402
 from tandem.twin.server.process import Job, simulate  # noqa: E402
 from tandem.twin.server.truth import read_truth  # noqa: E402
 
 TARGET_S = 10.0
 ACCEPTANCE, PROMPT, OUTPUT = 0.8, 64, 128
-LAWS = (("none", 0), ("nxdi", 7), ("vllm", 3))
+LAWS: tuple[tuple[LawName, int], ...] = (("none", 0), ("nxdi", 7), ("vllm", 3))
 SERVED = ((4, 45.0), (32, 45.0), (32, 20.0), (64, 20.0))  # streams, and a step of theirs in ms
 
 
@@ -59,7 +59,7 @@ def _print_virtual(count: int) -> None:
     print(f"\ntarget: less than {TARGET_S:.0f} s each")
 
 
-def _virtual(law: str, window: int, count: int, concurrency: int | None) -> str:
+def _virtual(law: LawName, window: int, count: int, concurrency: int | None) -> str:
     knobs = Knobs(
         law=law, num_speculative_tokens=window, jitter=0.05, classes={"default": ClassKnobs(acceptance=ACCEPTANCE)},
         max_num_seqs=8,
