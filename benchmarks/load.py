@@ -96,7 +96,7 @@ def _write(name: str, text: str) -> None:
     document = DOCUMENT.read_text()
     before, _, rest = document.partition(begin)
     _, _, after = rest.partition(end)
-    if not after:
+    if begin not in document or not after:
         raise SystemExit(f"{DOCUMENT} lacks {begin} ... {end}")
     DOCUMENT.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
