@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -27,7 +29,7 @@ def notes(run: Manifest, total: Tally, said: Sequence[str], counted: Collection[
         counted: arms of which a turn has counters.
     """
     return [
-        *(str(torn) for torn in total.torn),
+        *(str(replace(torn, path=Path(torn.path.name))) for torn in total.torn),  # alike wherever the folder lies
         *run.notes,
         *_course(run, total),
         *_failures(total),
