@@ -91,8 +91,8 @@ llmperf: setup ## run the real llmperf against the twin; SOURCE=DIR is its check
 	.venv-aiperf/bin/pip install -qq --no-deps -r $<
 	@touch $@
 
-bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf; a quarter of an hour
-	$(BIN)/python benchmarks/load.py
+bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf; SOURCE=DIR: and llmperf
+	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
 	$(BIN)/python benchmarks/records.py
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, a quarter of an hour; BUSY=1 on a busy one

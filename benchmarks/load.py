@@ -1,9 +1,10 @@
 """Measure the measuring: accuracy, bursts and capacity of the load; print Markdown for docs/measurement.md.
 
-    python benchmarks/load.py [--only accuracy|bursts|capacity] [--write]
+    python benchmarks/load.py [--only accuracy|bursts|capacity] [--llmperf DIR] [--write]
 
 Ten minutes, on a machine that does nothing else. Every server and every client is a process of its own; truth is the
-server's own log. `capacity` needs aiperf in `.venv-aiperf` (`make bench-load` makes it). The time of a million
+server's own log. `capacity` needs aiperf in `.venv-aiperf` (`make bench-load` makes it), and takes llmperf beside it
+where a checkout of its commit is given. The time of a million
 records is benchmarks/records.py. Ends with 1 where a limit is not held.
 """
 
@@ -14,8 +15,8 @@ import os
 import platform
 import sys
 import tempfile
-from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -25,6 +26,8 @@ import load_accuracy  # noqa: E402
 import load_bursts  # noqa: E402
 import load_capacity  # noqa: E402
 from load_parts import PartError  # noqa: E402
+
+from tandem.bench.fault import BenchError  # noqa: E402
 
 DOCUMENT = ROOT / "docs" / "measurement.md"
 
@@ -41,8 +44,8 @@ def bursts(folder: Path) -> tuple[list[str], bool]:
     return load_bursts.table(rows), load_bursts.holds(rows)
 
 
-def capacity(folder: Path) -> tuple[list[str], bool]:
-    """Return the table of capacity, and whether Tandem's is the highest and the tools agree."""
+def capacity(folder: Path, checkout: Path | None = None) -> tuple[list[str], bool]:
+    """Return the tables of capacity, and whether Tandem's is the highest and the tools agree."""
     rows = []
     for row in load_capacity.capacity(folder):
         rows.append(row)
@@ -56,26 +59,30 @@ def capacity(folder: Path) -> tuple[list[str], bool]:
         lines.append(f"Most streams at {rate} chunks/s under {load_capacity.LIMIT_MS:g} ms: {said}.")
     apart = load_capacity.disagreement(rows)
     lines.append(f"Largest difference of the tools' TPOT under a load that both held: {apart:.2%} (limit 1 %).")
+    if checkout is not None:
+        lines += ["", *load_capacity.llmperf_table(list(load_capacity.llmperf(folder, checkout)))]
+    else:
+        lines += ["", "llmperf was not measured: no checkout was given (`--llmperf DIR`)."]
     return lines, held and apart <= 0.01  # noqa: PLR2004 - the limit stands in the line above
 
 
-PARTS: dict[str, Callable[[Path], tuple[list[str], bool]]] = {
-    "accuracy": accuracy, "bursts": bursts, "capacity": capacity,
-}  # fmt: skip
+PARTS = ("accuracy", "bursts", "capacity")
 
 
 def main() -> int:
     """Run the parts asked for; 1 where a limit is not held, 3 where a part could not run."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
+    parser.add_argument("--llmperf", type=Path, metavar="DIR", help="checkout of llmperf's pinned commit")
     parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}")
     options = parser.parse_args()
+    measure = {"accuracy": accuracy, "bursts": bursts, "capacity": partial(capacity, checkout=options.llmperf)}
     held = True
     for name in [options.only] if options.only else PARTS:
         with tempfile.TemporaryDirectory(prefix="tandem-load-") as folder:
             try:
-                lines, holds = PARTS[name](Path(folder))
-            except PartError as failure:
+                lines, holds = measure[name](Path(folder))
+            except (PartError, BenchError) as failure:
                 print(f"error: {name}: {failure}", file=sys.stderr)
                 return 3
         text = "\n".join([f"{_machine()}; limits {'held' if holds else '**not held**'}.", "", *lines])

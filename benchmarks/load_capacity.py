@@ -16,8 +16,14 @@ from typing import Any
 
 import load_parts as parts
 import numpy as np
+from llmperf_tool import prepared
 
 from tandem.bench.derive import derive
+from tandem.bench.llmperf import results
+from tandem.bench.llmperf.run import RAW, Session
+from tandem.bench.llmperf.run import Server as LlmperfServer
+from tandem.bench.llmperf.tool import Load as LlmperfLoad
+from tandem.bench.llmperf.tool import Tool
 from tandem.bench.record import read_records
 
 RATES = (20, 50)
@@ -83,13 +89,27 @@ class Timed:
         return self.delay_p50_ms < LIMIT_MS
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stepped:
+    """What llmperf, which keeps no chunk, makes of one load: its TTFT and its time per chunk less the true ones."""
+
+    load: Load
+    ttft_error_ms: float
+    step_error_ms: float
+
+    @property
+    def holds(self) -> bool:
+        """Whether its TTFT is within the limit of the others' added delay."""
+        return self.ttft_error_ms < LIMIT_MS
+
+
 Arrivals = dict[str, list[float]]
-Tool = Callable[[parts.Server, Load, Path], tuple[Arrivals, float]]
+Client = Callable[[parts.Server, Load, Path], tuple[Arrivals, float]]
 
 
 def capacity(folder: Path) -> Iterator[Timed]:
     """Raise the number of streams of each tool at each rate until the added delay is over the limit."""
-    tools: dict[str, Tool] = {"tandem": _tandem, "aiperf": _aiperf}
+    tools: dict[str, Client] = {"tandem": _tandem, "aiperf": _aiperf}
     for rate in RATES:
         for name, tool in tools.items():
             for streams in STREAMS:
@@ -99,7 +119,40 @@ def capacity(folder: Path) -> Iterator[Timed]:
                     break
 
 
-def _timed(name: str, tool: Tool, load: Load, folder: Path) -> Timed:
+def llmperf(folder: Path, checkout: Path) -> Iterator[Stepped]:
+    """Raise the number of streams of llmperf at each rate until its TTFT is off by more than the limit."""
+    tool = prepared(checkout)
+    for rate in RATES:
+        for streams in (4, *STREAMS):
+            stepped = _stepped(tool, Load(streams=streams, rate=rate), folder / f"llmperf-{rate}-{streams}")
+            yield stepped
+            if not stepped.holds:
+                break
+
+
+def _stepped(tool: Tool, load: Load, folder: Path) -> Stepped:
+    folder.mkdir(parents=True)
+    flags = ["--ttft-ms", str(FIRST_MS), "--step-ms", str(1000 / load.rate), "--tokens", str(load.tokens)]
+    told = LlmperfLoad(
+        model=parts.MODEL, output_tokens=load.tokens, concurrency=load.streams, requests=load.streams, timeout_s=120
+    )
+    with parts.independent(folder, *flags) as server:
+        arm = LlmperfServer(name="measured", url=server.url)
+        (call,) = Session(servers=[arm], load=told, tool=tool, out=folder / "run", say=lambda _: None).run(1)
+        served = list(server.served().values())
+    found = results.read(folder / "run" / RAW / call.arm / str(call.call))
+    if call.how != "done" or found is None:
+        raise parts.PartError(f"llmperf ended with {call.how}: {call.detail}")
+    ttft_ms = [row.ttft_s * 1000 for row in found.rows if row.ttft_s]
+    step_ms = [row.inter_token_latency_s * 1000 for row in found.rows if row.inter_token_latency_s]
+    return Stepped(
+        load=load,
+        ttft_error_ms=float(np.median(ttft_ms) - np.median([one.ttft_ms for one in served])),
+        step_error_ms=float(np.median(step_ms) - np.median([one.chunk_gap_ms or np.nan for one in served])),
+    )
+
+
+def _timed(name: str, tool: Client, load: Load, folder: Path) -> Timed:
     folder.mkdir(parents=True)
     with parts.independent(folder) as server:
         arrivals, tpot_ms = tool(server, load, folder)
@@ -203,6 +256,19 @@ def table(rows: Sequence[Timed]) -> list[str]:
     lines += [
         f"| {row.load.rate} | {row.load.streams} | {row.tool} | {row.delay_p50_ms:.2f}{'' if row.holds else ' (over)'} "
         f"| {row.delay_p99_ms:.2f} | {row.tpot_p50_ms:.3f} | {row.served_gap_p50_ms:.3f} |"
+        for row in rows
+    ]
+    return lines
+
+
+def llmperf_table(rows: Sequence[Stepped]) -> list[str]:
+    """Return llmperf's rows as a Markdown table."""
+    lines = [
+        "| chunks/s each | streams | llmperf's TTFT less the true, p50, ms | its time per chunk less the gap, ms |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {row.load.rate} | {row.load.streams} | {row.ttft_error_ms:+.2f} | {row.step_error_ms:+.2f} |"
         for row in rows
     ]
     return lines

@@ -48,9 +48,9 @@ def schedule(**fields: Any) -> str:
 
 
 @contextlib.contextmanager
-def independent(folder: Path) -> Iterator[Server]:
-    """Start the server that shares no code with the twin or the bench."""
-    program = [sys.executable, str(ROOT / "tests/bench/independent_server.py")]
+def independent(folder: Path, *flags: str) -> Iterator[Server]:
+    """Start the server that shares no code with the twin or the bench; flags are a prompt's default schedule."""
+    program = [sys.executable, str(ROOT / "tests/bench/independent_server.py"), *flags]
     with _started(program, folder / "independent.jsonl") as (url, log):
         yield Server(url=url, model=MODEL, log=log)
 

@@ -84,6 +84,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=2, help="A B B A passes over the suite (default 2)")
     parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
+    parser.add_argument("--classes", metavar="NAME,...", help="of the suite; all by default")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
     parser.add_argument("--prompts-per-class", type=int, default=2, help="of the suite (default 2, all it has)")
     parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")
@@ -118,16 +119,35 @@ def measured(options: argparse.Namespace) -> Path:
         "others_before": share,
         "pairs": {},
     }
+    folder.mkdir(parents=True)
+    suite = narrowed(options.suite, options.classes, folder)
     pairs = zip(PAIRS, (NGRAM, self_draft(model)), strict=True)
     for name, speculation in pairs:
         rounds = options.rounds if name == PAIRS[0] else 1
         asked = Asked(
             name=name, speculation=speculation, rounds=rounds, prompts_per_class=options.prompts_per_class,
-            warm_up=options.warm_up, threads=options.threads, suite=options.suite, folder=folder,
+            warm_up=options.warm_up, threads=options.threads, suite=suite, folder=folder,
         )  # fmt: skip
         facts["pairs"][name] = measure(asked, interpreter, model)
         (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
     return folder
+
+
+def narrowed(suite: Path, classes: str | None, folder: Path) -> Path:
+    """The suite with the named classes alone, written into the folder; all of it where none is named.
+
+    Raises:
+        BenchError: no prompt is of such a class.
+    """
+    if classes is None:
+        return suite
+    wanted = set(classes.split(","))
+    lines = [line for line in suite.read_text().splitlines() if json.loads(line)["class"] in wanted]
+    if not lines:
+        raise BenchError(f"no prompt is of class {classes}", where=str(suite), change="name classes that it has")
+    narrow = folder / suite.name
+    narrow.write_text("\n".join([*lines, ""]))
+    return narrow
 
 
 def busy(share: float) -> str:

