@@ -13,19 +13,19 @@ from tandem.bench.summary import ALL, Cell, Summary
 
 WIDTH = 100
 _COLUMNS = (  # metric, width, two lines of heading
-    ("ttft_ms", 7, "TTFT", "ms"),
-    ("tpot_ms", 7, "TPOT", "ms"),
-    ("chunk_gap_ms", 7, "gap", "ms"),
-    ("e2e_ms", 8, "E2E", "ms"),
+    ("ttft_ms", 6, "TTFT", "ms"),
+    ("tpot_ms", 6, "TPOT", "ms"),
+    ("chunk_gap_ms", 6, "gap", "ms"),
+    ("e2e_ms", 7, "E2E", "ms"),
     ("tokens_per_chunk", 5, "tok/", "chunk"),
     ("output_tokens_per_s", 6, "tok/s", "stream"),
     ("system_output_tokens_per_s", 7, "tok/s", "all"),
     ("acceptance_length", 6, "accept", "length"),
-    ("llmperf_inter_token_latency_ms", 8, "llmperf", '"ITL" ms'),
+    ("llmperf_inter_token_latency_ms", 7, "llmperf", "ITL ms"),
 )
 _COUNT = 6  # succeeded requests
 _NAMES = WIDTH - _COUNT - 1 - sum(1 + width for _, width, *_ in _COLUMNS)
-_ARM = 10
+_ARM = 12  # qwen-sd-vllm
 _WHOLE, _TENTHS = 1000, 10  # from here on no decimals, or one
 
 Loaded = tuple[int | None, float | None]
