@@ -49,11 +49,12 @@ def arguments(weights: Path, port: int, speculation: dict[str, Any] | None) -> l
 
     The weights are named relative to the folder that the server runs in, so that no answer of it holds a path of this
     machine. Prefix caching is off: a repeated prompt would skip its prefill, so the second arm would look faster.
+    Asynchronous scheduling is off: vLLM 0.32 turns it off for n-gram drafts, and the other arm would keep it.
     """
     told = [
         "--model", weights.name, "--served-model-name", MODEL, "--host", HOST, "--port", str(port),
         "--dtype", "float32", "--max-model-len", str(CONTEXT), "--max-num-seqs", str(SEQUENCES),
-        "--enforce-eager", "--no-enable-prefix-caching",
+        "--enforce-eager", "--no-enable-prefix-caching", "--no-async-scheduling",
     ]  # fmt: skip
     return told if speculation is None else [*told, "--speculative-config", json.dumps(speculation)]
 
@@ -119,6 +120,12 @@ class RealServer:
         assert self._process is not None, "the server was never launched"
         return self._process.pid
 
+    def variables(self) -> dict[str, str]:
+        """Those of every server, and Intel's OpenMP: without it vLLM warns that speculation loses much time."""
+        library = self.interpreter.parent.parent / "lib" / "libiomp5.so"  # brought by intel-openmp
+        preload = {"LD_PRELOAD": str(library)} if library.exists() else {}
+        return {**variables(self.threads), **preload}
+
     def launch(self) -> Self:
         """Start it without waiting, so that two can load at once.
 
@@ -133,7 +140,7 @@ class RealServer:
                 self._process = subprocess.Popen(
                     [*command, *arguments(self.weights, self.port, self.speculation)],
                     cwd=self.weights.parent,
-                    env=variables(self.threads),
+                    env=self.variables(),
                     stdin=subprocess.PIPE,  # the launcher ends all when this closes
                     stdout=log,
                     stderr=subprocess.STDOUT,

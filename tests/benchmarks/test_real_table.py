@@ -1,0 +1,178 @@
+"""The tables of `make real`, recomputed from a recorded run of two real vLLM servers (real_run/)."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+
+import others
+import real
+import real_table
+from real_table import Run, contradictions, effect_table, seen, texts
+
+from tandem.bench.counters import Change
+from tandem.bench.fault import BenchError
+
+RECORDED = Path(__file__).parent / "real_run"
+WINDOWS = {"base": 0, "ngram": 7}
+
+
+@pytest.fixture
+def run() -> Run:
+    return real_table.read(RECORDED / "ngram", WINDOWS)
+
+
+def with_counts(run: Run, arm: str, **counts: float) -> Run:
+    """The same run, some counters of the arm's first turn put to other values."""
+    first = run.of(arm)[0]
+    changed = replace(first, change=Change({**first.change.counts, **counts}))
+    return replace(run, turns=tuple(changed if turn is first else turn for turn in run.turns))
+
+
+def test_every_turn_of_the_recorded_run_is_one_request(run):
+    assert {len(turn.records) for turn in run.turns} == {1}
+
+
+def test_streams_and_counters_of_the_recorded_run_agree_in_every_request(run):
+    assert contradictions(run) == []
+
+
+def test_accepted_tokens_by_the_stream_are_within_the_window_of_the_counters(run):
+    ngram = seen(run.of("ngram"))
+
+    assert ngram.accepted_counted > 0
+    assert ngram.accepted_off <= WINDOWS["ngram"]
+
+
+def test_a_server_without_speculation_accepts_nothing_and_steps_once_a_token(run):
+    base = seen(run.of("base"))
+
+    assert base.accepted == base.joined
+    assert base.steps_counted == base.tokens - base.requests
+
+
+def test_greedy_answers_of_the_recorded_run_are_equal(run):
+    same = texts(run)
+
+    assert same.pairs > 0
+    assert same.equal == same.pairs
+
+
+def test_a_text_that_differs_is_named_by_its_prompt(run):
+    turn = run.of("ngram")[0]
+    other = replace(turn, records=(msgspec.structs.replace(turn.records[0], text="another"),))
+    changed = replace(run, turns=tuple(other if one is turn else one for one in run.turns))
+
+    assert texts(changed).differ == (turn.records[0].prompt_id,)
+
+
+def test_a_counter_that_is_off_by_more_than_the_window_is_a_contradiction(run):
+    counted = run.of("ngram")[0].change.counts["accepted_tokens"]
+
+    said = contradictions(with_counts(run, "ngram", accepted_tokens=counted + 20))
+
+    assert len(said) == 1
+    assert "more than the window of 7" in said[0]
+
+
+def test_a_prompt_from_the_prefix_cache_is_a_contradiction(run):
+    assert "prefix cache" in contradictions(with_counts(run, "base", prefix_cache_hits=16))[0]
+
+
+def test_drafts_on_the_arm_without_speculation_are_a_contradiction(run):
+    assert contradictions(with_counts(run, "base", drafts=1)) == ["base: its window is 0, and it counted 1 drafts"]
+
+
+def test_a_failed_request_is_said(run):
+    assert contradictions(replace(run, failed=2)) == ["2 requests failed"]
+
+
+def test_the_table_has_a_row_for_each_class_and_one_for_all(run):
+    names = [line.split("|")[1].strip() for line in effect_table(run)[2:]]
+
+    assert names == [*run.classes, "all"]
+
+
+def test_llmperfs_definition_hides_what_speculation_gives(run):
+    base, ngram = seen(run.of("base")), seen(run.of("ngram"))
+
+    by_tokens, by_chunks = base.tpot_ms / ngram.tpot_ms, base.llmperf_ms / ngram.llmperf_ms
+
+    assert by_chunks < by_tokens
+
+
+def test_a_run_without_running_usage_is_refused(tmp_path):
+    shutil.copytree(RECORDED / "ngram", tmp_path / "ngram")
+    records = tmp_path / "ngram" / "records.jsonl"
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    for line in lines:
+        line["chunks"] = [[at, kind, None] for at, kind, _ in line["chunks"]]
+    records.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+    with pytest.raises(BenchError, match="no turn has both counters and running usage"):
+        real_table.read(tmp_path / "ngram", WINDOWS)
+
+
+def test_the_tables_of_an_earlier_measurement_need_no_server(capsys):
+    assert real.main(["--report", str(RECORDED), "--no-docs"]) == real.OK
+
+    assert "| all |" in capsys.readouterr().out
+
+
+def test_a_folder_without_a_measurement_is_bad_input(tmp_path, capsys):
+    assert real.main(["--report", str(tmp_path), "--no-docs"]) == real.BAD_INPUT
+
+    assert "facts.json" in capsys.readouterr().err
+
+
+def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(others, "look", lambda: 0.5)
+    monkeypatch.setattr(real, "python", pytest.fail)
+
+    assert real.main(["--out", str(tmp_path), "--no-docs"]) == real.WORLD_FAILED
+
+    assert "other programs take 50%" in capsys.readouterr().err
+
+
+def test_times_of_a_busy_machine_are_said_to_be_no_measure(tmp_path):
+    shutil.copytree(RECORDED, tmp_path / "run")
+    facts = json.loads((tmp_path / "run" / real.FACTS).read_text())
+    facts["pairs"]["ngram"]["others"] = 0.6
+    (tmp_path / "run" / real.FACTS).write_text(json.dumps(facts))
+
+    lines, _ = real.section(tmp_path / "run")
+
+    assert any("others took 60% of the processors" in line for line in lines)
+
+
+def test_only_what_stands_between_the_markers_is_written(tmp_path):
+    document = tmp_path / "measurement.md"
+    document.write_text(f"before\n{real.BEGIN}\nold\n{real.END}\nafter\n")
+
+    real.write_between(document, ["new"])
+
+    assert document.read_text() == f"before\n{real.BEGIN}\nnew\n{real.END}\nafter\n"
+
+
+def test_a_document_without_markers_is_left_alone(tmp_path):
+    document = tmp_path / "measurement.md"
+    document.write_text("before\n")
+
+    with pytest.raises(BenchError, match="no place for the tables"):
+        real.write_between(document, ["new"])
+
+    assert document.read_text() == "before\n"
+
+
+def test_the_document_has_a_place_for_the_tables():
+    text = real.DOCUMENT.read_text()
+
+    assert text.count(real.BEGIN) == text.count(real.END) == 1
