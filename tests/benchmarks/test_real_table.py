@@ -20,6 +20,7 @@ from real_table import Run, contradictions, effect_table, seen, texts
 
 from tandem.bench.counters import Change
 from tandem.bench.fault import BenchError
+from tandem.bench.suites.suite import load
 
 RECORDED = Path(__file__).parent / "real_run"
 WINDOWS = {"base": 0, "ngram": 7}
@@ -140,6 +141,23 @@ def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, tmp
     assert real.main(["--out", str(tmp_path), "--no-docs"]) == real.WORLD_FAILED
 
     assert "other programs take 50%" in capsys.readouterr().err
+
+
+def test_named_classes_alone_are_asked(tmp_path):
+    narrow = real.narrowed(real.SUITE, "json,open", tmp_path)
+
+    assert load(narrow).classes == ("json", "open")
+
+
+def test_a_class_that_the_suite_lacks_is_bad_input(tmp_path):
+    with pytest.raises(BenchError, match="no prompt is of class poem"):
+        real.narrowed(real.SUITE, "poem", tmp_path)
+
+
+def test_the_suite_fits_a_turn_of_one_request_in_abba():
+    suite = load(real.SUITE)
+
+    assert {len(suite.of_class(name)) for name in suite.classes} == {2}  # two halves of one request each
 
 
 def test_times_of_a_busy_machine_are_said_to_be_no_measure(tmp_path):
