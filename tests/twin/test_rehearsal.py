@@ -100,7 +100,7 @@ def test_stacks_that_anybody_may_destroy_fail(play):
     open_ = play("open", "unprotected")
     open_.deploy()
 
-    with pytest.raises(UnfulfilledError, match="not complete: {'open-Cluster': 'DELETE_FAILED'}"):
+    with pytest.raises(UnfulfilledError, match=r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}"):
         open_.refuse()
 
 
