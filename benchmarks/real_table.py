@@ -213,6 +213,11 @@ def off(turn: Turn) -> int:
     return round(difference / len(turn.records))
 
 
+def steps_joined(turn: Turn) -> int:
+    """Steps of the server whose tokens came in one chunk with the next step's, because the reader was late."""
+    return round(turn.change.counts["decode_steps"]) - sum(bursts(record) - 1 for record in turn.records)
+
+
 @dataclass(frozen=True, slots=True)
 class Texts:
     """Greedy answers of the two arms to the same prompts: pairs, equal ones, and prompts whose answers differ."""
@@ -237,13 +242,13 @@ def contradictions(run: Run) -> list[str]:
     """Say where streams and counters cannot both be right; empty when they agree."""
     said = [f"{run.failed} requests failed"] if run.failed else []
     for turn in run.turns:
-        window, difference = run.windows[turn.arm], off(turn)
+        window, joined = run.windows[turn.arm], steps_joined(turn)
+        difference = off(turn) - joined  # a step that came in the next one's chunk looks like one accepted token
         who = f"{turn.arm}, {turn.records[0].request_id}"
         if not -window <= difference <= window:
-            joined = turn.change.counts["decode_steps"] - sum(bursts(record) - 1 for record in turn.records)
             said.append(
                 f"{who}: {difference:+d} accepted tokens by the stream beside the counter's, more than the window of "
-                f"{window}; {joined:.0f} steps were joined with another in one chunk"
+                f"{window}; {joined} steps that were joined with another in one chunk are not in it"
             )
         if turn.change.counts.get("prefix_cache_hits"):
             said.append(f"{who}: the server took part of the prompt from its prefix cache, so its TTFT is no prefill")

@@ -84,6 +84,19 @@ def test_a_counter_that_is_off_by_more_than_the_window_is_a_contradiction(run):
     assert "more than the window of 7" in said[0]
 
 
+def test_a_step_that_came_joined_with_the_next_is_no_accepted_token(run):
+    turn = run.of("base")[0]
+    one = turn.records[0]
+    third, fourth = one.chunks[3], one.chunks[4]
+    joined = (*one.chunks[:3], msgspec.structs.replace(fourth, tokens=third.tokens + fourth.tokens), *one.chunks[5:])
+    other = replace(turn, records=(msgspec.structs.replace(one, chunks=joined),))
+
+    said = contradictions(replace(run, turns=tuple(other if each is turn else each for each in run.turns)))
+
+    assert seen((other,)).accepted == 1
+    assert said == []
+
+
 def test_a_prompt_from_the_prefix_cache_is_a_contradiction(run):
     assert "prefix cache" in contradictions(with_counts(run, "base", prefix_cache_hits=16))[0]
 
