@@ -58,7 +58,7 @@ def capacity(folder: Path, checkout: Path | None = None) -> tuple[list[str], boo
         said = ", ".join(f"{tool} {streams}" for tool, streams in most.items())
         lines.append(f"Most streams at {rate} chunks/s under {load_capacity.LIMIT_MS:g} ms: {said}.")
     apart = load_capacity.disagreement(rows)
-    lines.append(f"Largest difference of the tools' TPOT under a load that both held: {apart:.2%} (limit 1 %).")
+    lines.append(f"Largest difference of the tools' TPOT at the lightest load of each rate: {apart:.2%} (limit 1 %).")
     if checkout is not None:
         lines += ["", *load_capacity.llmperf_table(list(load_capacity.llmperf(folder, checkout)))]
     else:
