@@ -10,7 +10,7 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Self
@@ -24,7 +24,7 @@ from tandem.bench.quantiles import Values
 from tandem.bench.record import SCHEMA, Measured, Torn, bad_line, is_torn
 from tandem.metrics import metric
 
-BLOCK = 8 << 20
+BLOCK = 1 << 20  # bytes decoded at once: few enough that their objects stay in the processor's cache
 
 
 class Load(NamedTuple):
@@ -150,14 +150,14 @@ def tally(part: Part) -> Tally:
     Raises:
         BenchError: a line that is no record of this schema, with its number.
     """
-    sum_ = Tally()
+    sum_, turns, gathered = Tally(), _Turns(), _Gathered()
     for records, torn in _blocks(part):
         if torn:
             sum_.torn.append(torn)
         if records:
-            _add_block(sum_, records, part.limits)
-    for key in sum_.values:
-        sum_.values[key] = [np.concatenate(sum_.values[key])]  # one key at a time: both forms of all would double it
+            _add_block(sum_, gathered, turns, records, part.limits)
+    sum_.turns = dict(turns.codes())
+    gathered.split(sum_, turns)
     sum_.ids = [np.sort(np.concatenate(sum_.ids))] if sum_.ids else []
     sum_.rows = [Rows.joined(sum_.rows)] if sum_.rows else []
     return sum_
@@ -223,32 +223,72 @@ def _number(path: Path, at: int) -> int:
 
 
 class _Turns:
-    """Which load and turn each record of a block belongs to, as codes that numpy can group by."""
+    """Which load and turn records belong to, as codes that numpy can group by; the same codes over a whole part."""
 
-    def __init__(self, records: Sequence[Measured]) -> None:
-        known: dict[tuple[str, str, int | None, float | None, int, int], int] = {}
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, str, int | None, float | None, int, int], int] = {}
+        self._loads: dict[Load, int] = {}
+        self._load_of_turn: list[int] = []
+
+    def of(self, records: Sequence[Measured]) -> Whole:
+        """Return the code of each record's turn."""
+        known = self._known
         keys = map(attrgetter("arm", "class_", "concurrency", "rate_per_s", "round", "slot"), records)
-        self.of_record = np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.intp)
-        self.keys = [(Load(*key[:4]), Place(*key[4:])) for key in known]
-        codes: dict[Load, int] = {}
-        of_turn = np.array([codes.setdefault(load, len(codes)) for load, _ in self.keys], dtype=np.intp)
-        self.loads = list(codes)
-        self.load_of_record: Whole = of_turn[self.of_record]
+        codes = np.array([known.setdefault(key, len(known)) for key in keys], dtype=np.intp)
+        for key in islice(known, len(self._load_of_turn), None):
+            self._load_of_turn.append(self._loads.setdefault(Load(*key[:4]), len(self._loads)))
+        return codes
 
-    def load(self, index: int) -> Load:
-        """Return the load of a record."""
-        code: int = self.load_of_record[index]
-        return self.loads[code]
+    def codes(self) -> Iterator[tuple[tuple[Load, Place], int]]:
+        """Yield every turn with its code."""
+        return (((Load(*key[:4]), Place(*key[4:])), code) for key, code in self._known.items())
+
+    @property
+    def loads(self) -> list[Load]:
+        """The loads in the order of their codes."""
+        return list(self._loads)
+
+    def load_codes(self, turns: Whole) -> Whole:
+        """Return the code of the load of each turn."""
+        codes: Whole = np.array(self._load_of_turn, dtype=np.intp)[turns]
+        return codes
 
 
-def _add_block(sum_: Tally, records: Sequence[Measured], limits: Mapping[str, float] | None) -> None:
-    figures, turns = derive(records), _Turns(records)
-    for name, values in figures.values.items():
-        _split(sum_, name, values, turns.load_of_record, turns.loads)
-    _split(sum_, "chunk_gap_ms", figures.gaps_ms, turns.load_of_record[figures.gap_owners], turns.loads)
-    _add_counts(sum_, records, turns, figures)
-    renamed = np.array([sum_.turns.setdefault(turn, len(sum_.turns)) for turn in turns.keys], dtype=np.intp)
-    sum_.rows.append(_rows(records, renamed[turns.of_record], figures, limits or {}))
+@dataclass
+class _Gathered:
+    """Figures of a part's blocks, each in one piece, until the part is read and they are split by load."""
+
+    turns: list[Whole] = field(default_factory=list)
+    values: dict[str, list[Values]] = field(default_factory=dict)
+    gaps_ms: list[Values] = field(default_factory=list)
+    turns_of_gaps: list[Whole] = field(default_factory=list)
+
+    def add(self, turns: Whole, figures: Figures) -> None:
+        """Keep the figures of one block."""
+        self.turns.append(turns)
+        for name, values in figures.values.items():
+            self.values.setdefault(name, []).append(values)
+        self.gaps_ms.append(figures.gaps_ms)
+        self.turns_of_gaps.append(turns[figures.gap_owners])
+
+    def split(self, sum_: Tally, turns: _Turns) -> None:
+        """Put every figure into its cell."""
+        if not self.turns:
+            return
+        codes, loads = turns.load_codes(np.concatenate(self.turns)), turns.loads
+        for name, values in self.values.items():
+            _split(sum_, name, np.concatenate(values), codes, loads)
+        of_gaps = turns.load_codes(np.concatenate(self.turns_of_gaps))
+        _split(sum_, "chunk_gap_ms", np.concatenate(self.gaps_ms), of_gaps, loads)
+
+
+def _add_block(
+    sum_: Tally, gathered: _Gathered, turns: _Turns, records: Sequence[Measured], limits: Mapping[str, float] | None
+) -> None:
+    figures, of_records = derive(records), turns.of(records)
+    gathered.add(of_records, figures)
+    _add_counts(sum_, records, _Loads(turns.loads, turns.load_codes(of_records)), figures)
+    sum_.rows.append(_rows(records, of_records, figures, limits or {}))
     sum_.ids.append(_ids(records))
 
 
@@ -269,16 +309,27 @@ def _split(sum_: Tally, name: str, values: Values, codes: Whole, loads: Sequence
             sum_.values.setdefault((load, name), []).append(values[order[first:end]])
 
 
-def _add_counts(sum_: Tally, records: Sequence[Measured], turns: _Turns, figures: Figures) -> None:
+class _Loads(NamedTuple):
+    """All loads of a part so far, and which of them each record of a block belongs to."""
+
+    loads: list[Load]
+    codes: Whole
+
+    def of(self, index: int) -> Load:
+        """Return the load of a record."""
+        code: int = self.codes[index]
+        return self.loads[code]
+
+
+def _add_counts(sum_: Tally, records: Sequence[Measured], of: _Loads, figures: Figures) -> None:
     sum_.generators.update(map(attrgetter("generator"), records))
-    for code, number in enumerate(np.bincount(turns.load_of_record).tolist()):
-        sum_.requests[turns.loads[code]] += number
+    _count(sum_.requests, of, np.ones(len(records), bool))
     for index in np.flatnonzero(figures.failed).tolist():
-        sum_.errors[turns.load(index), str(records[index].error)] += 1
-    said = Counter(zip(turns.load_of_record.tolist(), map(attrgetter("content"), records), strict=True))
+        sum_.errors[of.of(index), str(records[index].error)] += 1
+    said = Counter(zip(of.codes.tolist(), map(attrgetter("content"), records), strict=True))
     for (code, word), number in said.items():
         if word is not None:
-            sum_.content[turns.loads[code], word] += number
+            sum_.content[of.loads[code], word] += number
     silent = np.array([record.completion_tokens is None for record in records])
     retried = np.array([record.attempts > 1 for record in records])
     for counter, mask in (
@@ -286,11 +337,16 @@ def _add_counts(sum_: Tally, records: Sequence[Measured], turns: _Turns, figures
         (sum_.short, _short(records) & ~figures.failed),
         (sum_.uncounted, silent & ~figures.failed),
     ):
-        for code, number in enumerate(np.bincount(turns.load_of_record[mask], minlength=len(turns.loads)).tolist()):
-            counter[turns.loads[code]] += number
+        _count(counter, of, mask)
     for word, mask in figures.suspects.items():
         for index in np.flatnonzero(mask).tolist():
-            sum_.suspects[turns.load(index), word] += 1
+            sum_.suspects[of.of(index), word] += 1
+
+
+def _count(counter: Counter[Load], of: _Loads, mask: Mask) -> None:
+    numbers = np.bincount(of.codes[mask], minlength=len(of.loads))
+    for code in np.flatnonzero(numbers).tolist():
+        counter[of.loads[code]] += int(numbers[code])
 
 
 def _short(records: Sequence[Measured]) -> Mask:
