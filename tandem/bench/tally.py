@@ -173,7 +173,7 @@ def _blocks(part: Part) -> Iterator[tuple[list[Measured], Torn | None]]:
             if not block.endswith(b"\n"):
                 block += file.readline()
             records, torn = _decoded(decoder, block, part.path, at)
-            if any(record.schema != SCHEMA for record in records):
+            if set(map(attrgetter("schema"), records)) - {SCHEMA}:
                 _refuse_schema(decoder, block, part.path, at)
             at += len(block)
             yield records, torn
@@ -275,11 +275,29 @@ class _Gathered:
         """Put every figure into its cell."""
         if not self.turns:
             return
-        codes, loads = turns.load_codes(np.concatenate(self.turns)), turns.loads
+        cells = _Cells(turns.load_codes(np.concatenate(self.turns)), turns.loads)
         for name, values in self.values.items():
-            _split(sum_, name, np.concatenate(values), codes, loads)
-        of_gaps = turns.load_codes(np.concatenate(self.turns_of_gaps))
-        _split(sum_, "chunk_gap_ms", np.concatenate(self.gaps_ms), of_gaps, loads)
+            cells.put(sum_, name, np.concatenate(values))
+        of_gaps = _Cells(turns.load_codes(np.concatenate(self.turns_of_gaps)), turns.loads)
+        of_gaps.put(sum_, "chunk_gap_ms", np.concatenate(self.gaps_ms))
+
+
+class _Cells:
+    """How values in the order of the file are cut into those of each load, worked out once for all metrics."""
+
+    def __init__(self, codes: Whole, loads: Sequence[Load]) -> None:
+        small = codes.astype(np.min_scalar_type(len(loads)))  # numpy sorts 16 bits and fewer by radix
+        self._loads, self._order = loads, np.argsort(small, kind="stable")
+        self._edges = np.concatenate([[0], np.cumsum(np.bincount(codes, minlength=len(loads)))])
+
+    def put(self, sum_: Tally, name: str, values: Values) -> None:
+        """Append the values that there are to their cells."""
+        ordered = values[self._order]
+        for load, (first, end) in zip(self._loads, pairwise(self._edges), strict=True):
+            mine = ordered[first:end]
+            mine = mine[~np.isnan(mine)]
+            if len(mine):
+                sum_.values.setdefault((load, name), []).append(mine)
 
 
 def _add_block(
@@ -298,15 +316,6 @@ def _ids(records: Sequence[Measured]) -> NDArray[np.uint64]:
     high, low = (np.fromiter(map(check, names), np.uint64, len(names)) for check in (zlib.crc32, zlib.adler32))
     both: NDArray[np.uint64] = (high << np.uint64(32)) | low
     return both
-
-
-def _split(sum_: Tally, name: str, values: Values, codes: Whole, loads: Sequence[Load]) -> None:
-    there = np.flatnonzero(~np.isnan(values))
-    order = there[np.argsort(codes[there], kind="stable")]
-    edges = np.searchsorted(codes[order], np.arange(len(loads) + 1))
-    for load, (first, end) in zip(loads, pairwise(edges), strict=True):
-        if end > first:
-            sum_.values.setdefault((load, name), []).append(values[order[first:end]])
 
 
 class _Loads(NamedTuple):
