@@ -10,6 +10,7 @@ import load_parts as parts
 import numpy as np
 
 from tandem.bench.derive import derive
+from tandem.bench.folder import RECORDS
 from tandem.bench.record import Record, read_records
 from tandem.bench.truth import Served
 
@@ -69,7 +70,7 @@ def _measured(
     out = parts.bench_run(
         server, suite, folder / f"{name}-{concurrency}", "--mixed", "--concurrency", str(concurrency), "--warm-up", "4"
     )
-    records = list(read_records(out / "records.jsonl"))
+    records = list(read_records(out / RECORDS))
     served = server.served()
     truths = [served[record.request_id] for record in records]
     values = derive(records).values

@@ -10,6 +10,7 @@ import load_parts as parts
 import numpy as np
 
 from tandem.bench.derive import derive
+from tandem.bench.folder import RECORDS
 from tandem.bench.record import read_records
 
 TOKENS = 841  # the first alone, then 840: every burst of 1 to 8 divides it
@@ -43,7 +44,7 @@ def bursts(folder: Path) -> list[Burst]:
     with parts.independent(folder) as server:
         suite = parts.write_suite(folder / "bursts.jsonl", prompts, TOKENS)
         out = parts.bench_run(server, suite, folder / "bursts", "--concurrency", str(CONCURRENCY), "--warm-up", "4")
-    records = list(read_records(out / "records.jsonl"))
+    records = list(read_records(out / RECORDS))
     return [_burst(size, [record for record in records if record.class_ == f"burst-{size}"]) for size in range(1, 9)]
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from llmperf_tool import prepared
 
 from tandem.bench.derive import derive
+from tandem.bench.folder import RECORDS
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.run import RAW, Session
 from tandem.bench.llmperf.run import Server as LlmperfServer
@@ -177,7 +178,7 @@ def _tandem(server: parts.Server, load: Load, folder: Path) -> tuple[Arrivals, f
     out = parts.bench_run(
         server, suite, folder / "run", "--mixed", "--concurrency", str(load.streams), "--warm-up", "0"
     )
-    records = list(read_records(out / "records.jsonl"))
+    records = list(read_records(out / RECORDS))
     arrivals = {
         record.request_id: [record.start_s + chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
         for record in records

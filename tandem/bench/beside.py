@@ -14,11 +14,12 @@ import numpy as np
 
 from tandem.bench import manifest
 from tandem.bench.derive import Figures, derive
+from tandem.bench.folder import RECORDS
 from tandem.bench.quantiles import Values
 from tandem.bench.record import Record, read_records
+from tandem.bench.summary import ALL
 from tandem.bench.truth import Served, read_logs
 
-ALL = "all"
 LLMPERF = "llmperf_inter_token_latency_ms"
 # metric, how the log has it; chunk_gap_ms is compared by each request's mean
 COMPARED: dict[str, Callable[[Served], float | None]] = {
@@ -61,7 +62,7 @@ def beside(folder: Path, logs: Sequence[Path]) -> Beside:
         BenchError: a file is missing or is not what it must be.
     """
     served = read_logs(logs)
-    records = list(read_records(folder / "records.jsonl"))
+    records = list(read_records(folder / RECORDS))
     kept = [record for record in records if record.error is None and _honest(served.get(record.request_id))]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in kept:
