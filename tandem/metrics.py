@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["lower", "higher", "neither"]
+Spread = Literal["request", "gap", "turn"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class Metric:
         definition: the formula and its known bias, in the words of docs/measurement.md.
         source: what it is computed from, and whose definition it is where it is not ours.
         better: which way is better; `neither` for what only describes.
+        spread: what one value of it belongs to; quantiles are over these.
+        published: whether it goes to CloudWatch; what is drawn is published, and the reverse.
     """
 
     name: str
@@ -30,6 +33,8 @@ class Metric:
     definition: str
     source: str
     better: Better
+    spread: Spread = "request"
+    published: bool = False
 
 
 _CHUNKS = "arrival times of the response's SSE chunks"
@@ -43,6 +48,7 @@ _METRICS = (
         "not count; the time a late open-loop start was overdue is not in it (schedule_delay_ms)",
         _CHUNKS,
         "lower",
+        published=True,
     ),
     Metric(
         "tpot_ms",
@@ -51,6 +57,7 @@ _METRICS = (
         "chunk holds b > 1 tokens, by the factor (completion_tokens - b) / (completion_tokens - 1): see tpot_exact_ms",
         f"{_CHUNKS}; {_USAGE}",
         "lower",
+        published=True,
     ),
     Metric(
         "tpot_exact_ms",
@@ -67,6 +74,8 @@ _METRICS = (
         "more; under speculation this is the time of an engine step, not of a token",
         _CHUNKS,
         "lower",
+        spread="gap",
+        published=True,
     ),
     Metric(
         "e2e_ms",
@@ -74,6 +83,7 @@ _METRICS = (
         "from the start of the request to its last chunk with a choice; the usage chunk and [DONE] do not count",
         _CHUNKS,
         "lower",
+        published=True,
     ),
     Metric(
         "tokens_per_chunk",
@@ -89,6 +99,7 @@ _METRICS = (
         "completion_tokens / E2E of one request (per stream): its wait for the first token is in it",
         f"{_CHUNKS}; {_USAGE}",
         "higher",
+        published=True,
     ),
     Metric(
         "system_output_tokens_per_s",
@@ -98,6 +109,8 @@ _METRICS = (
         "the mean is all tokens / the sum of all turns; short turns are biased low by their ends, where fewer run",
         f"start and end of every request; {_USAGE}",
         "higher",
+        spread="turn",
+        published=True,
     ),
     Metric(
         "goodput_per_s",
@@ -107,6 +120,8 @@ _METRICS = (
         "is none",
         f"the limits in manifest.json; {_CHUNKS}; {_USAGE}",
         "higher",
+        spread="turn",
+        published=True,
     ),
     Metric(
         "acceptance_length",
@@ -116,6 +131,8 @@ _METRICS = (
         "Quantiles are over turns, the mean is the ratio of the sums; absent for an arm that does not speculate",
         "differences of the server's /metrics before and after each turn",
         "higher",
+        spread="turn",
+        published=True,
     ),
     Metric(
         "draft_acceptance_rate",
@@ -124,6 +141,7 @@ _METRICS = (
         "itself, so it compares no two windows",
         "spec_decode counters of the server's /metrics, where they count",
         "higher",
+        spread="turn",
     ),
     Metric(
         "target_steps_per_token",
@@ -132,9 +150,15 @@ _METRICS = (
         "speculation; quantiles and mean as of acceptance_length",
         "differences of the server's /metrics before and after each turn",
         "lower",
+        spread="turn",
     ),
     Metric(
-        "prompt_tokens", "tokens", "tokens of the prompt, template included, as the server counts", _USAGE, "neither"
+        "prompt_tokens",
+        "tokens",
+        "tokens of the prompt, template included, as the server counts",
+        _USAGE,
+        "neither",
+        published=True,
     ),
     Metric(
         "completion_tokens",
@@ -142,6 +166,7 @@ _METRICS = (
         "tokens of the answer, reasoning and the stop token included, as the server counts",
         _USAGE,
         "neither",
+        published=True,
     ),
     Metric(
         "schedule_delay_ms",
@@ -159,6 +184,7 @@ _METRICS = (
         "not of a token",
         f"{_CHUNKS}; llmperf f1d6bed, token_benchmark_ray.py and openai_chat_completions_client.py, by definition",
         "lower",
+        published=True,
     ),
 )
 
@@ -189,3 +215,46 @@ def metric(name: str) -> Metric:
         "spec_decode_num_accepted_tokens_per_pos of the server's /metrics, where it counts",
         "higher",
     )
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """Who sends metrics to CloudWatch.
+
+    Args:
+        name: as widgets, alarms and the cost name it.
+        what: the program, in a sentence.
+        namespace: of its metrics; `{environment}` and `{cluster}` stand for the names.
+        dimensions: names of the dimensions that it sets, one tuple for each set it sends.
+        sample: file in tests/watch/samples that holds what it really sent; None: nothing of it may be drawn.
+        source: where the sample, or the reason that there is none, is from, with its date.
+    """
+
+    name: str
+    what: str
+    namespace: str
+    dimensions: tuple[tuple[str, ...], ...]
+    sample: str | None
+    source: str
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A metric that CloudWatch holds and somebody else than the bench sends.
+
+    Args:
+        name: as CloudWatch has it.
+        unit: as of Metric, or percent, bytes.
+        definition: what it counts and what it does not.
+        publisher: name of the Publisher.
+    """
+
+    name: str
+    unit: str
+    definition: str
+    publisher: str
+
+
+BENCH = "bench"
+BENCH_DIMENSIONS = ("Experiment", "Variant", "PromptClass", "Concurrency")
+EVERY = "all"  # the class or the concurrency of what pools them all

@@ -1,0 +1,120 @@
+"""Widgets as values: what one shows, who publishes it, and what it does not say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Dimensions = tuple[tuple[str, str], ...]
+Statistic = str
+"""As CloudWatch spells it: p50, p90, p99, Average, Sum, SampleCount, Minimum, Maximum."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One metric with all its dimensions.
+
+    Args:
+        metric: its name in CloudWatch.
+        namespace: its namespace, names put in.
+        dimensions: name and value of each, in the publisher's order.
+        statistic: what is drawn of its values.
+        label: as the legend has it; None for a line that only an expression reads.
+        id: by which expressions name it; starts with a small letter.
+        shown: whether it is drawn itself.
+    """
+
+    metric: str
+    namespace: str
+    dimensions: Dimensions
+    statistic: Statistic
+    label: str | None = None
+    id: str | None = None
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expression:
+    """Metric math or a SEARCH over ids and metrics, in CloudWatch's language; tandem.watch.expression evaluates it."""
+
+    text: str
+    label: str | None
+    id: str
+    shown: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """A level or a moment drawn across a graph; exactly one of `value` (in the unit) and `at` (ISO 8601, UTC)."""
+
+    label: str
+    value: float | None = None
+    at: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """One drawn widget.
+
+    Args:
+        title: what is shown, with its unit.
+        sentence: what it says, and what it does not.
+        unit: of the left axis, in the catalogue's words.
+        publishers: names of those whose metrics it draws.
+        lines: metrics and expressions, in the order of the legend.
+        view: a line over time, or the last values as numbers.
+        period_s: of the statistics; whole minutes.
+        varies: whether the dashboard's variables (class, concurrency) change it.
+    """
+
+    title: str
+    sentence: str
+    unit: str
+    publishers: tuple[str, ...]
+    lines: tuple[Line | Expression, ...]
+    marks: tuple[Mark, ...] = ()
+    view: Literal["lines", "numbers"] = "lines"
+    period_s: int = 60
+    varies: bool = True
+    width: int = 12
+    height: int = 6
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Text:
+    """A text widget, in Markdown; what cannot be drawn is said in one, with the reason."""
+
+    markdown: str
+    width: int = 24
+    height: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """A choice at the head of a dashboard that replaces the value of one dimension in every widget.
+
+    Args:
+        dimension: PromptClass or Concurrency.
+        label: for people.
+        values: to choose from; the first is chosen.
+    """
+
+    dimension: str
+    label: str
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dashboard:
+    """One dashboard.
+
+    Args:
+        name: unique in the account: letters, digits, dash and underscore.
+        title: for people.
+        widgets: in reading order; placed left to right, 24 columns.
+    """
+
+    name: str
+    title: str
+    widgets: tuple[Graph | Text, ...]
+    variables: tuple[Variable, ...] = field(default=())
