@@ -35,6 +35,8 @@ WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler
 STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
+# what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
+CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
 
 
 def cluster(environment: Environment) -> str:
@@ -60,6 +62,31 @@ def node_group(environment: Environment) -> str:
 def repository(environment: Environment, image: str = "tools") -> str:
     """Return the ECR repository of an image of ours; the CodeBuild project that fills it has the same name."""
     return f"tandem-{environment.name}-{image}"
+
+
+def dashboard(environment: Environment, part: str) -> str:
+    """Return the name of one CloudWatch dashboard; `part` is an experiment's name, `machine` or `money`."""
+    return f"tandem-{environment.name}-{part}"
+
+
+def alarm(environment: Environment, *parts: str) -> str:
+    """Return the name of one CloudWatch alarm: the environment's, then what it watches."""
+    return "-".join((environment.name, *parts))
+
+
+def topic(environment: Environment) -> str:
+    """Return the name of the SNS topic that the alarms notify."""
+    return f"tandem-{environment.name}-alarms"
+
+
+def bench_namespace(environment: Environment) -> str:
+    """Return the CloudWatch namespace of all that the environment's own programs measure."""
+    return f"Tandem/{environment.name}"
+
+
+def container_log_group(environment: Environment, kind: str) -> str:
+    """Return the log group of one of the CONTAINER_LOG_KINDS, named as Container Insights names it."""
+    return f"/aws/containerinsights/{cluster(environment)}/{kind}"
 
 
 def stack(environment: Environment, kind: str) -> str:
@@ -157,13 +184,24 @@ class LimitedName:
 
 
 def environment_names(environment: Environment) -> Iterator[LimitedName]:
-    """Yield every name of an environment with its limit (S3 63, EKS cluster 100, node group 63, CodeBuild 255)."""
+    """Yield every name of an environment with its limit.
+
+    S3 63, EKS cluster 100, node group 63, CodeBuild 255, SNS topic 256, CloudWatch dashboard, alarm and namespace
+    255, log group 512.
+    """
     yield LimitedName(what="S3 bucket", value=bucket(environment), limit=63, path="name")
     if environment.artifacts.existing_bucket is None:
         yield LimitedName(what="S3 log bucket", value=log_bucket(environment), limit=63, path="name")
     yield LimitedName(what="EKS cluster", value=cluster(environment), limit=100, path="name")
     yield LimitedName(what="EKS node group", value=node_group(environment), limit=63, path="name")
     yield LimitedName(what="CodeBuild project", value=repository(environment, "llmperf"), limit=255, path="name")
+    yield LimitedName(what="SNS topic", value=topic(environment), limit=256, path="name")
+    yield LimitedName(what="CloudWatch namespace", value=bench_namespace(environment), limit=255, path="name")
+    longest = max(CONTAINER_LOG_KINDS, key=len)
+    yield LimitedName(what="log group", value=container_log_group(environment, longest), limit=512, path="name")
+    for index, experiment in enumerate(environment.experiments):
+        path = f"experiments[{index}]"
+        yield LimitedName(what="CloudWatch dashboard", value=dashboard(environment, experiment), limit=255, path=path)
 
 
 def experiment_names(experiment: Experiment) -> Iterator[LimitedName]:
