@@ -11,21 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from tandem.artifacts.asked import asked_holder
-from tandem.artifacts.fault import RefusedError, WorldError
-from tandem.artifacts.files import Hashed, hashed_below
+from tandem.artifacts.fault import RefusedError
+from tandem.artifacts.files import hashed_below
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import inside
+from tandem.artifacts.patience import add_patience, patiently
 from tandem.artifacts.send import send_all
-from tandem.artifacts.store import Store, open_store
+from tandem.artifacts.store import open_store
 
 OUTCOME = "outcome.json"
 RESULTS = "results"
-PAUSE_S = 30.0  # between two tries of what S3 did not do
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,9 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bucket", default=bucket, required=not bucket, help="bucket of models, artifacts and results")
     parser.add_argument("--folder", type=Path, required=True, help="what to keep")
     parser.add_argument("--below", required=True, help=f"prefix below {RESULTS}/, such as EXPERIMENT/llmperf")
-    parser.add_argument(
-        "--patience-s", type=float, default=0.0, help="seconds to go on trying while S3 fails; the disk is kept so long"
-    )
+    add_patience(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -53,24 +49,9 @@ def run(options: argparse.Namespace) -> int:
     files = hashed_below(options.folder)
     code = _code(options.folder / OUTCOME)
     store = open_store(options.bucket)
-    _patiently(store, options.folder, prefix, files, options.patience_s)
+    patiently(lambda: send_all(store, options.folder, prefix, files), options.patience_s)
     say("kept", object=store.url(f"{prefix}/"), files=len(files), exit_code=code)
     return code
-
-
-def _patiently(store: Store, folder: Path, prefix: str, files: Sequence[Hashed], patience_s: float) -> None:
-    ends = time.monotonic() + patience_s
-    while True:
-        try:
-            send_all(store, folder, prefix, files)
-        except WorldError as error:
-            left = ends - time.monotonic()
-            if left <= 0:
-                raise
-            say("trying again", level="warning", reason=error.what, where=error.where, left_s=round(left))
-            time.sleep(min(PAUSE_S, left))
-        else:
-            return
 
 
 def _code(outcome: Path) -> int:

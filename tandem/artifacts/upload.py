@@ -18,7 +18,6 @@ import os
 import re
 import secrets
 import tempfile
-import time
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -26,13 +25,14 @@ from typing import Any
 
 from tandem.artifacts.asked import asked_holder, asked_key
 from tandem.artifacts.driver import COMPILED, Outcome, read_outcome
-from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError, WorldError
+from tandem.artifacts.fault import ArtifactError, RefusedError, StaleError
 from tandem.artifacts.fetch import PRESENT, require_same
 from tandem.artifacts.files import LocalFiles, digest_of
 from tandem.artifacts.inspect_local import Inspection, inspection, spoken
 from tandem.artifacts.lease import let_go, take
 from tandem.artifacts.log import say
 from tandem.artifacts.manifest import LEASE_NAME, Manifest
+from tandem.artifacts.patience import add_patience, patiently
 from tandem.artifacts.refused import write_refused
 from tandem.artifacts.send import send_hashing
 from tandem.artifacts.store import Store, open_store
@@ -41,7 +41,6 @@ from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
 WAIT_S = 600.0
-PAUSE_S = 30.0  # between two tries of what S3 did not do
 OUTCOME = "outcome.json"  # what the driver says of the compile, in the work folder
 CACHE = "compiler-cache"
 REFUSED = "refused.json"  # in the work folder: what an earlier start of this container said
@@ -59,9 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", type=Path, required=True, help="folder of the driver's outcome and its caches")
     parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another job of the same key")
     parser.add_argument("--lease-s", type=float, default=LEASE_S, help="seconds until a dead run's lease is free")
-    parser.add_argument(
-        "--patience-s", type=float, default=0.0, help="seconds to go on trying while S3 fails; the disk is kept so long"
-    )
+    add_patience(parser)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -75,29 +72,11 @@ def run(options: argparse.Namespace) -> int:
     key, holder = asked_key(), asked_holder()
     store, local = open_store(options.bucket), _Local(options.artifact, options.work, key)
     try:
-        code = _patiently(options, store, local, holder)
+        code = patiently(lambda: _end(options, store, local, holder), options.patience_s)
     except BaseException:  # a restart takes the lease back; a new Job would wait for it in vain
         _free(store, key, holder)
         raise
     return code
-
-
-def _patiently(options: argparse.Namespace, store: Store, local: _Local, holder: str) -> int:
-    """Try again while S3 fails: a container that ends badly some times takes its pod, the only copy, with it.
-
-    Raises:
-        WorldError: as the last try raised it, when the patience is over.
-    """
-    ends = time.monotonic() + options.patience_s
-    while True:
-        try:
-            return _end(options, store, local, holder)
-        except WorldError as error:
-            left = ends - time.monotonic()
-            if left <= 0:
-                raise
-            say("trying again", level="warning", reason=error.what, where=error.where, left_s=round(left))
-            time.sleep(min(PAUSE_S, left))
 
 
 class _Local:

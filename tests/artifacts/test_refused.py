@@ -160,7 +160,7 @@ def test_an_upload_outlasts_a_store_that_fails_for_a_while(
 ) -> None:
     """A pod whose container fails four times is removed, and with it the only copy of hours of compiling."""
     (odd / ODD).unlink()
-    monkeypatch.setattr("tandem.artifacts.upload.PAUSE_S", 0.01)
+    monkeypatch.setattr("tandem.artifacts.patience.PAUSE_S", 0.01)
     proxy.use(Rule(operation="PutObject", path="*/model.pt", fault=ACCESS_DENIED, times=1))
     code, lines = upload(odd, "--patience-s", "60")
 
