@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["lower", "higher", "neither"]
-Spread = Literal["request", "gap", "turn"]
+Spread = Literal["request", "gap", "turn", "round"]
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,12 @@ class Metric:
 
     Args:
         name: as it stands in summary.json and everywhere else.
-        unit: ms, 1 (a plain number), tokens, tokens/s, requests/s.
+        unit: ms, 1 (a plain number), tokens, tokens/s, requests, requests/s, rounds.
         definition: the formula and its known bias, in the words of docs/measurement.md.
         source: what it is computed from, and whose definition it is where it is not ours.
         better: which way is better; `neither` for what only describes.
-        spread: what one value of it belongs to; quantiles are over these.
+        spread: what one value of it belongs to; quantiles are over these. A count of a round has one value a round and
+            cell and no cell in summary.json, which has the counts of the whole run elsewhere.
         published: whether it goes to CloudWatch; what is drawn is published, and the reverse.
     """
 
@@ -186,6 +187,37 @@ _METRICS = (
         "lower",
         published=True,
     ),
+    Metric(
+        "requests",
+        "requests",
+        "requests of one round in the cell that have a record, failed ones included; one that an interrupt cut and "
+        "that was asked again counts both times; the sum over rounds is the count in summary.json",
+        "records of the round",
+        "neither",
+        spread="round",
+        published=True,
+    ),
+    Metric(
+        "failed_requests",
+        "requests",
+        "of `requests`, those whose record has an error; 0 is sent where none failed, so that a share can be computed; "
+        "the sum over rounds is the count in summary.json",
+        "error of the records of the round",
+        "lower",
+        spread="round",
+        published=True,
+    ),
+    Metric(
+        "unpublished_rounds",
+        "rounds",
+        "earlier rounds of the run that are recorded whole and that CloudWatch had not taken whole when this one was "
+        "sent: 0 while publishing keeps up; all classes and loads together, the same for every arm; says nothing once "
+        "nothing is sent at all",
+        "the run's folder and its journal of what was published",
+        "lower",
+        spread="round",
+        published=True,
+    ),
 )
 
 CATALOGUE: dict[str, Metric] = {metric.name: metric for metric in _METRICS}
@@ -258,3 +290,59 @@ class Watched:
 BENCH = "bench"
 BENCH_DIMENSIONS = ("Experiment", "Variant", "PromptClass", "Concurrency")
 EVERY = "all"  # the class or the concurrency of what pools them all
+
+
+PUBLISHERS: dict[str, Publisher] = {
+    publisher.name: publisher
+    for publisher in (
+        Publisher(
+            BENCH,
+            "the bench, after each round and by `tandem bench publish`: one value a request, a gap, a turn or a round",
+            "Tandem/{environment}",
+            (BENCH_DIMENSIONS,),
+            "bench.json",
+            "what this program sends; the test of the sample makes it again",
+        ),
+    )
+}
+"""By name; a widget or an alarm names one of these."""
+
+WATCHED: dict[tuple[str, str], Watched] = {}
+"""What others send, by publisher and name."""
+
+_CLOUDWATCH_UNITS = {
+    "ms": "Milliseconds",
+    "s": "Seconds",
+    "1": "None",
+    "tokens": "Count",
+    "tokens/s": "Count/Second",
+    "requests": "Count",
+    "requests/s": "Count/Second",
+    "rounds": "Count",
+    "nodes": "Count",
+    "percent": "Percent",
+    "bytes": "Bytes",
+}
+
+
+def published() -> tuple[Metric, ...]:
+    """Return what the bench sends to CloudWatch, in the catalogue's order."""
+    return tuple(one for one in CATALOGUE.values() if one.published)
+
+
+def namespace(publisher: str, environment_name: str, cluster_name: str) -> str:
+    """Return the CloudWatch namespace of a publisher's metrics.
+
+    Raises:
+        KeyError: no such publisher.
+    """
+    return PUBLISHERS[publisher].namespace.format(environment=environment_name, cluster=cluster_name)
+
+
+def cloudwatch_unit(metric: Metric | Watched) -> str:
+    """Return the unit in CloudWatch's own words (StandardUnit of its API).
+
+    Raises:
+        KeyError: a unit that CloudWatch has no word for.
+    """
+    return _CLOUDWATCH_UNITS[metric.unit]

@@ -76,3 +76,38 @@ def test_the_document_has_a_row_of_every_metric_and_of_no_other() -> None:
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
 def test_the_document_states_a_metrics_unit(name: str) -> None:
     assert rows()[name][0] == metric(name).unit
+
+
+def test_what_the_dashboards_of_the_post_and_the_verdict_need_is_published() -> None:
+    assert {one.name for one in metrics.published()} == {
+        "ttft_ms", "tpot_ms", "chunk_gap_ms", "e2e_ms", "output_tokens_per_s", "system_output_tokens_per_s",
+        "goodput_per_s", "acceptance_length", "prompt_tokens", "completion_tokens", "llmperf_inter_token_latency_ms",
+        "requests", "failed_requests", "unpublished_rounds",
+    }  # fmt: skip
+
+
+def test_a_namespace_has_the_environments_name() -> None:
+    assert metrics.namespace("bench", "post", "tandem-post") == "Tandem/post"
+
+
+@pytest.mark.parametrize(
+    ("unit", "word"),
+    [
+        ("ms", "Milliseconds"), ("1", "None"), ("tokens", "Count"), ("tokens/s", "Count/Second"),
+        ("requests/s", "Count/Second"), ("percent", "Percent"), ("bytes", "Bytes"), ("nodes", "Count"),
+        ("requests", "Count"), ("rounds", "Count"),
+    ],
+)  # fmt: skip
+def test_a_unit_has_cloudwatchs_word(unit: str, word: str) -> None:
+    assert metrics.cloudwatch_unit(metrics.Watched("x", unit, "what it counts", "bench")) == word
+
+
+@pytest.mark.parametrize("one", [*metrics.CATALOGUE.values(), *metrics.WATCHED.values()], ids=lambda one: one.name)
+def test_every_metric_has_a_unit_that_cloudwatch_knows(one: metrics.Metric | metrics.Watched) -> None:
+    assert metrics.cloudwatch_unit(one)
+
+
+@pytest.mark.parametrize("key", sorted(metrics.WATCHED))
+def test_a_watched_metric_stands_under_its_publisher_and_name(key: tuple[str, str]) -> None:
+    assert (metrics.WATCHED[key].publisher, metrics.WATCHED[key].name) == key
+    assert key[0] in metrics.PUBLISHERS
