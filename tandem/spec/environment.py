@@ -5,10 +5,11 @@ Invariant: everything here is known before a deploy; no value is looked up, and 
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import date, datetime, timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
 from tandem.spec.record import WHOLE, Record
 
@@ -54,6 +55,24 @@ RegistryName = Annotated[
         pattern=r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$",
         json_schema_extra={"allowed": "a registry host, with or without a path"},
     ),
+]
+
+
+def _moment(value: object) -> datetime:
+    """Read ISO 8601 with the offset of UTC; a moment without one would be of whoever reads it."""
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() != timedelta(0):
+        raise PydanticCustomError("datetime_type", "not a moment in UTC")
+    return moment
+
+
+Moment = Annotated[
+    datetime,
+    BeforeValidator(_moment),
+    Field(json_schema_extra={"allowed": "a moment in UTC such as 2026-12-01T11:30:00Z"}),
 ]
 
 PLACEHOLDER_RESERVATION_ID = "cr-00000000000000000"
@@ -195,6 +214,13 @@ class Hub(Record):
     )
 
 
+class Block(Record):
+    """When a Capacity Block may be used; EC2 ends its instances by itself."""
+
+    starts: Moment = Field(description="start of the block, as the offer says")
+    ends: Moment = Field(description="end of the block, as the offer says")
+
+
 class Capacity(Record):
     """The accelerator nodes, and what an hour of one costs."""
 
@@ -217,6 +243,7 @@ class Capacity(Record):
     )
     usd_per_hour_date: date = Field(description="day on which that price was read")
     efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
+    block: Block | None = Field(default=None, description="when the Capacity Block starts and ends; null: not said")
 
     @property
     def needs_reservation(self) -> bool:
@@ -276,6 +303,80 @@ class Serving(Record):
     )
 
 
+class Subscription(Record):
+    """One subscriber of the alarms' topic."""
+
+    protocol: Literal["email", "https", "sqs", "lambda"] = Field(description="how SNS delivers")
+    endpoint: Annotated[
+        str,
+        Field(
+            pattern=r"^[!-~]{3,1024}$",
+            json_schema_extra={"allowed": "an e-mail address, an https:// URL or an ARN, as the protocol has it"},
+        ),
+    ] = Field(description="who is told; an e-mail address or URL must confirm once, or it is told nothing")
+
+
+class ReferenceValue(Record):
+    """What one variant reached in the reference run, in one class at one concurrency."""
+
+    experiment: Name = Field(description="one of this environment's experiments")
+    variant: Name = Field(description="one of its variants")
+    prompt_class: Annotated[
+        str,
+        Field(
+            pattern=r"^[!-9;-~][!-~]{0,254}$",
+            json_schema_extra={"allowed": "a prompt class of its suites, or all"},
+        ),
+    ] = Field(description="prompt class as in the run's summary; `all` pools the classes")
+    concurrency: int = Field(ge=1, le=1024, description="streams kept open at once, as in the run's summary")
+    ttft_ms: float | None = Field(
+        default=None, gt=0, le=3_600_000, description="median time to first token, in ms; null: no alarm on it"
+    )
+    tpot_ms: float | None = Field(
+        default=None, gt=0, le=3_600_000, description="median time per output token, in ms; null: no alarm on it"
+    )
+    acceptance_length: float | None = Field(
+        default=None, ge=1, le=65, description="median tokens committed by one step; null: no alarm on it"
+    )
+
+
+class Reference(Record):
+    """A run that later ones are held against."""
+
+    run: Annotated[
+        str,
+        Field(
+            pattern=r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$",
+            json_schema_extra={"allowed": "a run id: letters, digits and dashes, at most 128"},
+        ),
+    ] = Field(description="id of the run, as its folder in the bucket is named")
+    values: tuple[ReferenceValue, ...] = Field(min_length=1, description="medians of that run's summary")
+
+
+class Observability(Record):
+    """What is watched, who is told, and what that may cost."""
+
+    container_insights: bool = Field(
+        default=True, description="CloudWatch Container Insights: nodes, pods, and the servers' own metrics"
+    )
+    alarm_subscriptions: tuple[Subscription, ...] = Field(default=(), description="who the alarms tell")
+    reference: Reference | None = Field(
+        default=None, description="the run whose medians the regression alarms hold later ones against; null: none"
+    )
+    regression_percent: float = Field(
+        default=20, gt=0, le=1000, description="percent worse than the reference from which on an alarm fires"
+    )
+    failed_percent: float = Field(
+        default=5, gt=0, le=100, description="percent of a run's requests that failed from which on an alarm fires"
+    )
+    not_ready_minutes: int = Field(
+        default=30, ge=1, le=720, description="minutes without a ready server, beside live nodes, until an alarm fires"
+    )
+    monthly_limit_usd: float = Field(
+        default=150, ge=0, le=1_000_000, description="cost of watching in a month, in USD; more is refused"
+    )
+
+
 class Environment(Record):
     """One account and region, and the experiments it hosts; the file's name is its name."""
 
@@ -315,4 +416,7 @@ class Environment(Record):
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
     guard: Guard = Field(description="the limits of the stops")
     serving: Serving = Field(default_factory=Serving, description="who may talk to the servers")
+    observability: Observability = Field(
+        default_factory=Observability, description="what is watched, who is told, and what that may cost"
+    )
     experiments: tuple[Name, ...] = Field(min_length=1, description="experiments this environment hosts")

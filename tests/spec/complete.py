@@ -32,6 +32,7 @@ ENVIRONMENT: dict[str, Any] = {
     "capacity": {
         "instance_type": "trn2.48xlarge", "kind": "capacity-block", "reservation_id": "cr-0123456789abcdef0",
         "zone": "use2-az3", "nodes": 1, "usd_per_hour": 35.76, "usd_per_hour_date": "2026-05-31", "efa": False,
+        "block": {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"},
     },
     "registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"},
     "package_index": "https://index.acme.dev/simple",
@@ -43,6 +44,20 @@ ENVIRONMENT: dict[str, Any] = {
     },
     "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000.0},
     "serving": {"allowed_namespaces": ["other"]},
+    "observability": {
+        "container_insights": True,
+        "alarm_subscriptions": [{"protocol": "email", "endpoint": "oncall@acme.dev"}],
+        "reference": {
+            "run": "20261121T101500Z-0123abcd",
+            "values": [
+                {
+                    "experiment": "pair", "variant": "fast", "prompt_class": "json", "concurrency": 4,
+                    "ttft_ms": 180.0, "tpot_ms": 15.0, "acceptance_length": 4.5,
+                },
+            ],
+        },
+        "regression_percent": 20.0, "failed_percent": 5.0, "not_ready_minutes": 30, "monthly_limit_usd": 150.0,
+    },
     "experiments": ["pair"],
 }  # fmt: skip
 
