@@ -7,23 +7,18 @@ contradicts itself is named, and the figures that its contradiction touches are 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from operator import attrgetter
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.bench.columns import KIND, Chunks, Mask, Whole, of_objects
 from tandem.bench.quantiles import Values
-from tandem.bench.record import Chunk, Kind, Measured
+from tandem.bench.record import Measured
 
-Whole = NDArray[np.intp]
-Mask = NDArray[np.bool_]
-
-_KIND = {kind: code for code, kind in enumerate(get_args(Kind))}
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
 CLOCK = "time_runs_backwards"
@@ -74,9 +69,14 @@ def of(record: Measured) -> dict[str, float]:
     return single | ({"chunk_gap_ms": float(np.mean(figures.gaps_ms))} if len(figures.gaps_ms) else {})
 
 
-def derive(records: Sequence[Measured]) -> Figures:
-    """Return the figures of `records`."""
-    chunks = _chunks(records)
+def derive(records: Sequence[Measured], columns: Chunks | None = None) -> Figures:
+    """Return the figures of `records`.
+
+    Args:
+        records: in any order.
+        columns: their chunks, where they were read as columns; the records' own are not looked at then.
+    """
+    chunks = _chunks(of_objects([record.chunks for record in records]) if columns is None else columns)
     tokens = _column(records, "completion_tokens")
     bearing = _bearing(chunks)
     failed = np.array([record.error is not None for record in records], bool)
@@ -122,25 +122,22 @@ class _Bearing(NamedTuple):
     last: Whole
 
 
-def _chunks(records: Sequence[Measured]) -> _Chunks:
-    owned: list[tuple[Chunk, ...]] = [record.chunks for record in records]
-    flat = list(chain.from_iterable(owned))
-    numbers = np.fromiter(map(len, owned), np.intp, len(owned))
-    ends = np.cumsum(numbers)
+def _chunks(columns: Chunks) -> _Chunks:
+    numbers, ends = columns.numbers, np.cumsum(columns.numbers)
     return _Chunks(
         first=np.where(numbers > 0, ends - numbers, -1),
         last=np.where(numbers > 0, ends - 1, -1),
-        owner=np.repeat(np.arange(len(records)), numbers),
-        at=np.fromiter([chunk.at_s for chunk in flat], float, len(flat)),
-        kind=np.frombuffer(bytes([_KIND[chunk.kind] for chunk in flat]), np.int8),
-        tokens=np.fromiter([math.nan if chunk.tokens is None else chunk.tokens for chunk in flat], float, len(flat)),
-        records=len(records),
+        owner=np.repeat(np.arange(len(numbers)), numbers),
+        at=columns.at_s,
+        kind=columns.kind,
+        tokens=columns.tokens,
+        records=len(numbers),
     )
 
 
 def _bearing(chunks: _Chunks) -> _Bearing:
-    by_kind = (chunks.kind == _KIND["text"]) | (chunks.kind == _KIND["reasoning"])
-    by_count = (chunks.tokens >= 1) & (chunks.kind != _KIND["usage"])
+    by_kind = (chunks.kind == KIND["text"]) | (chunks.kind == KIND["reasoning"])
+    by_count = (chunks.tokens >= 1) & (chunks.kind != KIND["usage"])
     places = np.flatnonzero(np.where(np.isnan(chunks.tokens), by_kind, by_count))
     first, last = _ends(places, chunks)
     owners = chunks.owner[places]
@@ -179,7 +176,7 @@ def _where(mask: Mask, above: Values, below: Values) -> Values:
 
 def _values(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Values]:
     ttft_ms = 1e3 * _pick(chunks.at, bearing.first)
-    e2e_ms = 1e3 * _pick(chunks.at, _ends(np.flatnonzero(chunks.kind != _KIND["usage"]), chunks)[1])
+    e2e_ms = 1e3 * _pick(chunks.at, _ends(np.flatnonzero(chunks.kind != KIND["usage"]), chunks)[1])
     return {
         "ttft_ms": ttft_ms,
         "tpot_ms": _where(tokens > 1, e2e_ms - ttft_ms, tokens - 1),
@@ -202,8 +199,8 @@ def _exact_ms(chunks: _Chunks, bearing: _Bearing) -> Values:
 
 def _llmperf_ms(chunks: _Chunks) -> Values:
     """Its sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks; it asks no usage."""
-    last_text = _ends(np.flatnonzero(chunks.kind == _KIND["text"]), chunks)[1]
-    received = np.bincount(chunks.owner[chunks.kind != _KIND["usage"]], minlength=chunks.records).astype(float)
+    last_text = _ends(np.flatnonzero(chunks.kind == KIND["text"]), chunks)[1]
+    received = np.bincount(chunks.owner[chunks.kind != KIND["usage"]], minlength=chunks.records).astype(float)
     return _where(last_text >= 0, 1e3 * _pick(chunks.at, last_text), received)
 
 

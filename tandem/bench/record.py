@@ -26,6 +26,7 @@ from tandem.bench.fault import BenchError, WorldError
 
 SCHEMA = 1
 NULL = msgspec.Raw(b"null")
+NONE = msgspec.Raw(b"[]")
 
 Kind = Literal["role", "text", "reasoning", "empty", "end", "usage"]
 """What an SSE data event was: `role` a delta without content or tokens; `text`; `reasoning`; `empty` a choice that
@@ -113,6 +114,12 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error_detail: str | None = None
     attempts: int = 1
     content: str | None = None
+
+
+class Unparsed(Measured, frozen=True, kw_only=True, gc=False):
+    """What `Measured` is, with its chunks left as the JSON they are, valid and otherwise unchecked."""
+
+    chunks: msgspec.Raw = NONE  # type: ignore[assignment]  # the same field of the file, a step earlier
 
 
 class Record(Measured, frozen=True, kw_only=True, gc=False):

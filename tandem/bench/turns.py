@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from tandem.bench.columns import Mask, Whole
 from tandem.bench.counters import NOTHING_KNOWN, Change, Known, Rates, Turn, rates
-from tandem.bench.derive import Mask, Whole
 from tandem.bench.manifest import Arm
 from tandem.bench.quantiles import Spread, Values, spread
 from tandem.bench.tally import Load, Place, Rows, Tally
