@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from datetime import date
+from datetime import date, timedelta
 
 from tandem.rules.rule import Finding, Rule, listed
 from tandem.rules.subjects import Stamp
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, NewNetwork
+
+LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
+_MOMENT = "%Y-%m-%dT%H:%MZ"
 
 
 def zones(stamp: Stamp) -> list[tuple[str, str]]:
@@ -118,6 +121,36 @@ def _reservation_own(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _block_kind(stamp: Stamp) -> Iterable[Finding]:
+    capacity = stamp.environment.capacity
+    if capacity.block is not None and capacity.kind != "capacity-block":
+        yield Finding(
+            path="capacity.block", got=f"a block with kind {capacity.kind}", allowed=f"null with kind {capacity.kind}",
+            change="delete it, or write kind: capacity-block",
+        )  # fmt: skip
+
+
+def _block_order(stamp: Stamp) -> Iterable[Finding]:
+    block = stamp.environment.capacity.block
+    if block is not None and block.ends <= block.starts:
+        yield Finding(
+            path="capacity.block.ends", got=f"{block.ends:{_MOMENT}}, which is not after its start",
+            allowed=f"later than {block.starts:{_MOMENT}}",
+            change="write both as the offer says: aws ec2 describe-capacity-blocks",
+        )  # fmt: skip
+
+
+def _block_length(stamp: Stamp) -> Iterable[Finding]:
+    block = stamp.environment.capacity.block
+    if block is not None and block.ends - block.starts > LONGEST_BLOCK:
+        days = (block.ends - block.starts) / timedelta(days=1)
+        yield Finding(
+            path="capacity.block.ends", got=f"{block.ends:{_MOMENT}}, {days:.1f} days after its start",
+            allowed=f"at most {LONGEST_BLOCK.days} days after it",
+            change="write both as the offer says: aws ec2 describe-capacity-blocks",
+        )  # fmt: skip
+
+
 def _account(stamp: Stamp) -> Iterable[Finding]:
     if stamp.environment.account in EXAMPLE_ACCOUNTS:
         yield Finding(
@@ -168,6 +201,7 @@ def _efa(stamp: Stamp) -> Iterable[Finding]:
 
 _OFFERINGS = "tandem/spec/data/platform/offerings.yaml"
 _BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
+_BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
 
 RULES: tuple[Rule[Stamp], ...] = (
     Rule(
@@ -207,6 +241,18 @@ RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="reservation-own", of=Stamp, severity="warning", find=_reservation_own,
         sentence="no two environments raise nodes from the same reservation", source=_BLOCKS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="block-kind", of=Stamp, severity="refusal", find=_block_kind,
+        sentence="only a Capacity Block has a start and an end", source=_BLOCK_DURATIONS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="block-order", of=Stamp, severity="refusal", find=_block_order,
+        sentence="a Capacity Block ends after it starts", source=_BLOCK_DURATIONS, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="block-length", of=Stamp, severity="refusal", find=_block_length,
+        sentence="a Capacity Block is no longer than EC2 sells them", source=_BLOCK_DURATIONS, date=date(2026, 11, 21),
     ),
     Rule(
         id="account-real", of=Stamp, severity="warning", find=_account,

@@ -17,6 +17,7 @@ from tandem.rules import (
     models,
     naming,
     network,
+    observability,
     pairing,
     placement,
     room,
@@ -44,5 +45,6 @@ RULES: tuple[Rule[Any], ...] = (
     *network.RULES,
     *access.RULES,
     *delivery.RULES,
+    *observability.RULES,
     *naming.RULES,
 )

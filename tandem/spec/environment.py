@@ -324,7 +324,7 @@ class ReferenceValue(Record):
     prompt_class: Annotated[
         str,
         Field(
-            pattern=r"^[!-9;-~][!-~]{0,254}$",
+            pattern=r"^[a-z0-9][a-z0-9-]{0,31}$",
             json_schema_extra={"allowed": "a prompt class of its suites, or all"},
         ),
     ] = Field(description="prompt class as in the run's summary; `all` pools the classes")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from example import (
     ADMIN,
     CAPACITY,
@@ -10,6 +12,7 @@ from example import (
     MIRRORS,
     SWEEP,
     VARIANT,
+    Changes,
     Example,
     native,
     no_digests,
@@ -22,6 +25,16 @@ from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
 
 WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
 HUB = {"endpoint": "https://hub.acme.dev"}
+BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
+SUBSCRIPTIONS = "environment.observability.alarm_subscriptions"
+MAIL = {"protocol": "email", "endpoint": "oncall@acme.dev"}
+VALUE = {"experiment": "pair", "variant": "plain", "prompt_class": "json", "concurrency": 4, "tpot_ms": 45}
+
+
+def reference(*values: dict[str, Any]) -> Changes:
+    """Return a reference run with these values."""
+    return {"environment.observability.reference": {"run": "20261121T101500Z-0123abcd", "values": list(values)}}
+
 
 ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "region-offers-type": Example(
@@ -62,6 +75,21 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="capacity.reservation_id",
         found={"twin.capacity.reservation_id": "cr-0123456789abcdef0"},
         passed={"twin.capacity.reservation_id": "cr-0123456789abcdef1"},
+    ),
+    "block-kind": Example(
+        path="capacity.block",
+        found={f"{CAPACITY}.kind": "reservation", f"{CAPACITY}.block": BLOCK},
+        passed={f"{CAPACITY}.block": BLOCK},
+    ),
+    "block-order": Example(
+        path="capacity.block.ends",
+        found={f"{CAPACITY}.block": {**BLOCK, "ends": BLOCK["starts"]}},
+        passed={f"{CAPACITY}.block": {**BLOCK, "ends": "2026-12-01T11:31:00Z"}},
+    ),
+    "block-length": Example(
+        path="capacity.block.ends",
+        found={f"{CAPACITY}.block": {**BLOCK, "ends": "2027-06-02T11:31:00Z"}},
+        passed={f"{CAPACITY}.block": {**BLOCK, "ends": "2027-06-02T11:30:00Z"}},
     ),
     "account-real": Example(path="account", found={"environment.account": "111122223333"}),
     "budget-holds-run": Example(
@@ -204,6 +232,49 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="experiments",
         found={"environment.delivery": {"kind": "cdk"}, "experiment.sweep": WIDE},
         passed={"experiment.sweep": WIDE},
+    ),
+    "subscription-endpoint": Example(
+        path="observability.alarm_subscriptions[1].endpoint",
+        found={SUBSCRIPTIONS: [MAIL, {"protocol": "https", "endpoint": "http://pager.acme.dev/hook"}]},
+        passed={
+            SUBSCRIPTIONS: [
+                MAIL,
+                {"protocol": "https", "endpoint": "https://pager.acme.dev/hook"},
+                {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:210987654321:pager"},
+                {"protocol": "lambda", "endpoint": "arn:aws:lambda:us-east-2:210987654321:function:page:live"},
+            ],
+        },
+    ),
+    "alarms-heard": Example(path="observability.alarm_subscriptions", found={SUBSCRIPTIONS: []}),
+    "subscription-once": Example(
+        path="observability.alarm_subscriptions[1]",
+        found={SUBSCRIPTIONS: [MAIL, MAIL]},
+        passed={SUBSCRIPTIONS: [MAIL, {**MAIL, "endpoint": "manager@acme.dev"}]},
+    ),
+    "reference-experiment": Example(
+        path="observability.reference.values[0].experiment",
+        found=reference({**VALUE, "experiment": "pear"}),
+        passed=reference(VALUE),
+    ),
+    "reference-variant": Example(
+        path="observability.reference.values[0].variant",
+        found=reference({**VALUE, "variant": "fest"}),
+        passed=reference({**VALUE, "variant": "fast"}),
+    ),
+    "reference-acceptance": Example(
+        path="observability.reference.values[0].acceptance_length",
+        found=reference({**VALUE, "acceptance_length": 1.0}),
+        passed=reference({**VALUE, "variant": "fast", "acceptance_length": 4.5}),
+    ),
+    "reference-figure": Example(
+        path="observability.reference.values[0]",
+        found=reference({**VALUE, "tpot_ms": None}),
+        passed=reference({**VALUE, "tpot_ms": None, "ttft_ms": 180}),
+    ),
+    "reference-once": Example(
+        path="observability.reference.values[1]",
+        found=reference(VALUE, {**VALUE, "tpot_ms": 46}),
+        passed=reference(VALUE, {**VALUE, "concurrency": 1}),
     ),
     "hosted-once": Example(path="experiments[1]", found={"environment.experiments": ["pair", "pair"]}),
     "environment-name": Example(

@@ -51,6 +51,7 @@ ENVIRONMENT: dict[str, Any] = {
         "path": "manifests/environment", "tool": "argocd", "namespace": "argocd",
     },
     "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000},
+    "observability": {"alarm_subscriptions": [{"protocol": "email", "endpoint": "oncall@acme.dev"}]},
     "experiments": ["pair"],
 }  # fmt: skip
 

@@ -15,9 +15,9 @@ from tandem.spec.load import load
 
 ROOT = Path(__file__).parent.parent.parent
 EXPECTED = {
-    "environments/dev-trn2-3xlarge.yaml": {"account-real", "images-pinned", "repository-real"},
-    "environments/native-us-east-2.yaml": {"account-real", "images-pinned", "repository-real", "reservation-given"},
-    "environments/post-us-east-2.yaml": {"account-real", "images-pinned", "reservation-given"},
+    "environments/dev-trn2-3xlarge.yaml": {"account-real", "alarms-heard", "images-pinned", "repository-real"},
+    "environments/native-us-east-2.yaml": {"account-real", "alarms-heard", "images-pinned", "repository-real", "reservation-given"},
+    "environments/post-us-east-2.yaml": {"account-real", "alarms-heard", "images-pinned", "reservation-given"},
     "experiments/dev.yaml": {"image-vulnerable"},
     "experiments/llama-eagle3.yaml": {"model-gated", "cores-idle"},
     "experiments/post-drafts-windows.yaml": {"image-vulnerable"},
