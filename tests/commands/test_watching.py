@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent.parent
 @pytest.fixture(scope="module")
 def hosting() -> tuple[Environment, list[Experiment]]:
     """The committed environment of the post, with what it hosts."""
-    workspace = load(ROOT / "environments", ROOT / "experiments", ["post-us-east-2"])
+    workspace = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
     environment = workspace.environments["post-us-east-2"].environment
     experiments = [workspace.experiments[name].experiment for name in ("post", "post-drafts-windows")]
     assert environment

@@ -107,3 +107,36 @@ def test_a_hub_may_have_port_and_path(endpoint: str) -> None:
 def test_a_secrets_name_admits_no_other_secret(name: str) -> None:
     """It stands in an ARN of an IAM policy, where * and ? would match."""
     assert [fault.path for fault in faults(hub={"token_secret": name})] == ["hub.token_secret"]
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        "2026-12-08T11:30:00", "2026-12-08T12:30:00+01:00", "2026-12-08", "tomorrow", 1796729400, 1796729400.5, None,
+        "2026-12-32T11:30:00Z",
+    ],
+)  # fmt: skip
+def test_a_moment_has_day_time_and_the_offset_of_utc(ends: object) -> None:
+    block = {**ENVIRONMENT["capacity"]["block"], "ends": ends}
+
+    (fault,) = faults(capacity={**ENVIRONMENT["capacity"], "block": block})
+
+    assert fault.path == "capacity.block.ends"
+    assert fault.allowed == "a moment in UTC such as 2026-12-01T11:30:00Z"
+
+
+@pytest.mark.parametrize("ends", ["2026-12-08T11:30:00Z", "2026-12-08T11:30:00+00:00", "2026-12-08T11:30Z"])
+def test_a_moment_may_be_spelt_as_yaml_and_as_iso_8601_spell_it(ends: str) -> None:
+    block = {**ENVIRONMENT["capacity"]["block"], "ends": ends}
+
+    assert faults(capacity={**ENVIRONMENT["capacity"], "block": block}) == ()
+
+
+@pytest.mark.parametrize("value", ["Json", "two words", "-x", "", "c" * 33])
+def test_a_reference_names_a_class_as_suites_spell_them(value: str) -> None:
+    reference = ENVIRONMENT["observability"]["reference"]
+    values = [{**reference["values"][0], "prompt_class": value}]
+
+    (fault,) = faults(observability={"reference": {**reference, "values": values}})
+
+    assert fault.path == "observability.reference.values[0].prompt_class"
