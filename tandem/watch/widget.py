@@ -22,6 +22,7 @@ class Line:
         label: as the legend has it; None for a line that only an expression reads.
         id: by which expressions name it; starts with a small letter.
         shown: whether it is drawn itself.
+        color: `#rrggbb`; None leaves it to who draws.
     """
 
     metric: str
@@ -31,16 +32,26 @@ class Line:
     label: str | None = None
     id: str | None = None
     shown: bool = True
+    color: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expression:
-    """Metric math or a SEARCH over ids and metrics, in CloudWatch's language; tandem.watch.expression evaluates it."""
+    """Metric math or a SEARCH over ids and metrics, in CloudWatch's language; tandem.watch.expression evaluates it.
+
+    Args:
+        text: one of the forms that tandem.watch.dashboards lists.
+        label: as the legend has it; of a SEARCH it may hold `${PROP('Dim.NAME')}`.
+        id: as of a Line.
+        shown: whether it is drawn itself.
+        color: of all its series; None leaves it to who draws.
+    """
 
     text: str
     label: str | None
     id: str
     shown: bool = True
+    color: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +73,11 @@ class Graph:
         unit: of the left axis, in the catalogue's words.
         publishers: names of those whose metrics it draws.
         lines: metrics and expressions, in the order of the legend.
-        view: a line over time, or the last values as numbers.
-        period_s: of the statistics; whole minutes.
-        varies: whether the dashboard's variables (class, concurrency) change it.
+        view: a line over time, or one number a line over the whole time range that is looked at.
+        period_s: of the statistics; whole minutes. Numbers have the whole time range for a period.
+        varies: whether the dashboard's variables (class, concurrency) change it: then they replace the first value of
+            their dimension in it.
+        width, height: in the dashboard's columns and rows, without the caption.
     """
 
     title: str
@@ -91,7 +104,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variable:
-    """A choice at the head of a dashboard that replaces the value of one dimension in every widget.
+    """A choice at the head of a dashboard that replaces the value of one dimension in every graph that varies.
 
     Args:
         dimension: PromptClass or Concurrency.
@@ -111,10 +124,12 @@ class Dashboard:
     Args:
         name: unique in the account: letters, digits, dash and underscore.
         title: for people.
-        widgets: in reading order; placed left to right, 24 columns.
+        widgets: in reading order; placed left to right, 24 columns; each graph has its sentence under it.
+        start: what it shows when opened, back from now: an ISO 8601 duration with a minus.
     """
 
     name: str
     title: str
     widgets: tuple[Graph | Text, ...]
     variables: tuple[Variable, ...] = field(default=())
+    start: str = "-PT12H"
