@@ -9,6 +9,15 @@ from tandem.watch.widget import Expression, Line
 
 Comparison = Literal["above", "below"]
 Missing = Literal["missing", "ignore", "breaching", "notBreaching"]
+LowSamples = Literal["evaluate", "ignore"]
+
+# CloudWatch API reference, PutMetricAlarm, PutCompositeAlarm and MetricDataQuery, of botocore 1.44.5
+MOST_NAME_CHARACTERS = 255
+MOST_DESCRIPTION_CHARACTERS = 1024
+MOST_RULE_CHARACTERS = 10_240
+MOST_CHILDREN = 100  # alarms that a composite's rule names
+MOST_ALARM_METRICS = 10  # metrics of one alarm's expression; a SEARCH is refused
+MOST_EVALUATION_S = 86_400  # periods x period_s, for a period below an hour
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +35,8 @@ class Alarm:
         period_s: of the statistic.
         periods, datapoints: fires when `datapoints` of the last `periods` are beyond the level.
         missing: what a period without data counts as.
+        low_samples: of a percentile alone: whether it is evaluated where CloudWatch holds the values for too few
+            (below 20 for a median); `ignore` keeps whatever state it is in.
     """
 
     name: str
@@ -40,6 +51,7 @@ class Alarm:
     periods: int
     datapoints: int
     missing: Missing
+    low_samples: LowSamples | None = None
 
     @property
     def description(self) -> str:
@@ -54,24 +66,45 @@ class Composite:
     Args:
         name: unique in the account and region.
         says: one sentence.
-        alarms: names of alarms; CloudWatch takes a rule of at most 10,240 characters.
-        suppressor: name of the alarm that is in alarm while the fleet is parked.
+        anchor: heading in docs/runbook.md, as its anchor.
+        alarms: names of alarms.
+        suppressor: name of the alarm that is in alarm while the fleet is parked; None where there is none, and then
+            nothing is muted.
         wait_s: how long it waits for the suppressor before it notifies.
         extend_s: how long it stays silent after the suppressor's end.
     """
 
     name: str
     says: str
+    anchor: str
     alarms: tuple[str, ...]
-    suppressor: str
+    suppressor: str | None
     wait_s: int
     extend_s: int
+
+    @property
+    def description(self) -> str:
+        """What stands in the console and in the notification."""
+        return f"{self.says} What to do: docs/runbook.md#{self.anchor}"
+
+    @property
+    def rule(self) -> str:
+        """The rule in CloudWatch's words, by the alarms' names."""
+        return " OR ".join(f'ALARM("{name}")' for name in self.alarms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alarms:
-    """All alarms of an environment; `parked` is the suppressor, None where nobody publishes what it needs."""
+    """All alarms of an environment.
+
+    Args:
+        alarms: without actions of their own.
+        parked: the suppressor; None where nobody publishes what it needs.
+        composites: what notifies; each alarm belongs to one.
+        unwatched: what no alarm sees, and why, a sentence each.
+    """
 
     alarms: tuple[Alarm, ...]
     parked: Alarm | None
     composites: tuple[Composite, ...]
+    unwatched: tuple[str, ...] = ()
