@@ -41,7 +41,7 @@ class Expression:
 
     Args:
         text: one of the forms that tandem.watch.dashboards lists.
-        label: as the legend has it; of a SEARCH it may hold `${PROP('Dim.NAME')}`.
+        label: as the legend has it; CloudWatch adds to that of a SEARCH what tells its series apart, and to none ("").
         id: as of a Line.
         shown: whether it is drawn itself.
         color: of all its series; None leaves it to who draws.
