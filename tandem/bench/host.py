@@ -9,10 +9,12 @@ have been taken. Times of chunks carry this error, so it stands in the manifest.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import time
 from array import array
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +70,7 @@ class HostWatch:
 
     def __init__(self) -> None:
         self._sleeper: asyncio.Task[None] | None = None
+        self._apart = False
         self.start()
 
     def start(self) -> None:
@@ -76,6 +79,17 @@ class HostWatch:
         self._wall, self._cpu = time.monotonic(), time.process_time()
         self._lags = array("d")
         self._sleeper = self._sleeper or asyncio.create_task(self._sleep())
+
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Leave out the lag, and what this process takes, while nothing is measured."""
+        self._apart, wall, cpu = True, time.monotonic(), time.process_time()
+        try:
+            yield
+        finally:
+            self._apart = False
+            self._wall += time.monotonic() - wall
+            self._cpu += time.process_time() - cpu
 
     async def end(self) -> Load:
         """Stop watching and return what was seen."""
@@ -95,9 +109,10 @@ class HostWatch:
 
     async def _sleep(self) -> None:
         while True:
-            asked = time.monotonic()
+            asked, apart = time.monotonic(), self._apart
             await asyncio.sleep(STEP_S)
-            self._lags.append(max(time.monotonic() - asked - STEP_S, 0.0))
+            if not (apart or self._apart):
+                self._lags.append(max(time.monotonic() - asked - STEP_S, 0.0))
 
 
 def load_1m() -> float | None:

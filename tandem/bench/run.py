@@ -22,6 +22,7 @@ import msgspec
 
 from tandem.bench import folder as folders
 from tandem.bench import host, manifest, statement, summary
+from tandem.bench.between import Between, OnRound
 from tandem.bench.client import Client
 from tandem.bench.estimate import Estimate, request_s
 from tandem.bench.fault import BenchError, WorldError
@@ -69,6 +70,8 @@ class Run:
         resume: whether it goes on with what the folder holds.
         out: takes what the operator reads while it goes on.
         wait_s: how long an arm that went down is waited for.
+        on_round: called in a thread of its own between two rounds, and once at the end when every file is final; what
+            it may do is said in `between`.
     """
 
     settings: Settings
@@ -76,6 +79,7 @@ class Run:
     resume: bool = False
     out: TextIO = field(default_factory=lambda: sys.stderr)
     wait_s: float = WAIT_S
+    on_round: OnRound | None = None
     stop: Stop = field(init=False)
     plan: Plan = field(init=False)
     estimate: Estimate = field(init=False)
@@ -164,17 +168,20 @@ class Run:
             )  # fmt: skip
         manifest.write(self.folder, written)
         watch = host.HostWatch()
+        between = Between(call=self.on_round, note=self._note, stop=self.stop, watch=watch)
         reason: Reason = "failed"
         try:
             if self._missing(had):
                 written = await self._warm_up(arms, written)
             watch.start()
-            reason = await self._turns(arms, pages, had)
+            reason = await self._turns(arms, pages, had, between)
         except BenchError as fault:
             self.stop.ask("failed", fault)
         finally:
-            await self._end(written, watch, self.stop.reason or reason)
-        return Outcome(reason=self.stop.reason or reason, fault=self.stop.fault)
+            ended = await self._end(written, watch, self.stop.reason or reason)
+        reason = self.stop.reason or reason
+        await self._last(between, ended)
+        return Outcome(reason=reason, fault=self.stop.fault)
 
     def _missing(self, had: Recorded) -> bool:
         """Return whether anything is left to ask."""
@@ -217,7 +224,7 @@ class Run:
             done=self.progress.done,
         )  # fmt: skip
 
-    async def _turns(self, arms: Sequence[Arm], pages: Pages, had: Recorded) -> Reason:
+    async def _turns(self, arms: Sequence[Arm], pages: Pages, had: Recorded, between: Between) -> Reason:
         """Take every turn that is not recorded yet; where the clock decides, begin no block after its end."""
         ends = math.inf
         if self.settings.duration_s is not None:
@@ -230,19 +237,28 @@ class Run:
             with recording(self.folder / RECORDS) as recorder:
                 loops = self._loops(recorder, had)
                 for turn in self.plan.turns():
-                    if self.stop.asked:
-                        return "interrupted"
-                    if turn.slot == 0 and time.monotonic() >= ends and had.done.isdisjoint(turn.ids()):
-                        return "duration"  # a block that an earlier run began is still made whole
+                    over = self._over(turn, ends, had)
+                    if over is None and await between.before(turn):
+                        over = self._over(turn, ends, had)  # it took a while
+                    if over is not None:
+                        return over
                     self.rounds = turn.round + 1
-                    await self._turn(turn, arms, loops, pages, had.done)
+                    between.asked |= await self._turn(turn, arms, loops, pages, had.done)
         finally:
             gc.unfreeze()
             shown.cancel()
             self.progress.clear()
         return "done"
 
-    async def _turn(self, turn: Turn, arms: Sequence[Arm], loops: Loops, pages: Pages, done: frozenset[str]) -> None:
+    def _over(self, turn: Turn, ends: float, had: Recorded) -> Reason | None:
+        if self.stop.asked:
+            return "interrupted"
+        if turn.slot == 0 and time.monotonic() >= ends and had.done.isdisjoint(turn.ids()):
+            return "duration"  # a block that an earlier run began is still made whole
+        return None
+
+    async def _turn(self, turn: Turn, arms: Sequence[Arm], loops: Loops, pages: Pages, done: frozenset[str]) -> bool:
+        """Take what of a turn is missing; return whether anything was."""
         missing = {
             arm.name: [item for item in turn.items if turn.request_id(arm.name, item) not in done]
             for arm in arms
@@ -251,17 +267,18 @@ class Run:
         asked = sum(map(len, missing.values()))
         self.progress.turn(turn, self.estimate, had=turn.requests - asked)
         if not asked:
-            return
+            return False
         taking = [arm for arm in arms if missing.get(arm.name)]
         await asyncio.gather(*(self._connect(arm, turn) for arm in taking))
         if self.stop.asked:
-            return
+            return True
         await self._scrape(taking, turn, pages, "before")
         async with asyncio.TaskGroup() as group:
             for arm in taking:
                 group.create_task(loops.run(arm, turn, missing[arm.name]))
         if not self.stop.asked:  # what was cut has tokens that no record holds
             await self._scrape(taking, turn, pages, "after")
+        return True
 
     async def _connect(self, arm: Arm, turn: Turn) -> None:
         """Open an arm's connections; wait for an arm that takes none, before any request is spent on it."""
@@ -283,7 +300,7 @@ class Run:
         in_flight = (turn.block.load.rate_per_s or 1.0) * max(request_s(item.entry.max_tokens) for item in turn.items)
         return min(math.ceil(in_flight), len(turn.items), MOST_OPENED)
 
-    async def _end(self, written: Manifest, watch: host.HostWatch, reason: Reason) -> None:
+    async def _end(self, written: Manifest, watch: host.HostWatch, reason: Reason) -> Manifest:
         """Write how it ended, and the summary of what is there; a full disk may take neither."""
         seen = dataclasses.replace(await watch.end(), load_1m_start=written.host.load_1m_start)
         for warning in seen.warnings(written.host.cpus):
@@ -305,6 +322,16 @@ class Run:
                 change="make room, then: tandem bench report DIR",
             )  # fmt: skip
             self.stop.fault = self.stop.fault or fault
+        return ended
+
+    async def _last(self, between: Between, ended: Manifest) -> None:
+        """Call once more what is called between rounds; what it gave to note is added to the manifest."""
+        if not self.rounds or not (self.folder / RECORDS).exists():
+            return
+        await between.end(self.rounds - 1, cut=self.stop.asked)
+        if tuple(self.notes) != ended.notes:
+            with contextlib.suppress(WorldError):  # a full disk has been told of already
+                manifest.write(self.folder, msgspec.structs.replace(ended, notes=tuple(self.notes)))
 
     def _note(self, sentence: str) -> None:
         """Tell a sentence once, and keep it for the manifest."""

@@ -96,6 +96,7 @@ def measure(
     resume: bool = False,
     ports: Sequence[int] | None = None,
     at: Sequence[int] = (),
+    on_round: Callable[[int, float], None] | None = None,
     **changed: Any,
 ) -> Ran:
     """Run once into `folder`/out; `meanwhile` goes on beside it."""
@@ -105,7 +106,9 @@ def measure(
     async def main() -> Ran:
         async with serving(schedules, at) as servers:
             asked = settings(ports or [server.port for server in servers], suite, **changed)
-            run = Run(settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume)
+            run = Run(
+                settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume, on_round=on_round
+            )  # fmt: skip
             other = asyncio.create_task(meanwhile(servers, run)) if meanwhile else None
             outcome = await run.run()
             if other is not None:

@@ -1,0 +1,231 @@
+"""What is called between rounds: when, with what, and that it cannot harm a run."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from running import Ran, measure, until
+
+from tandem.bench import between
+
+pytestmark = pytest.mark.xdist_group("bench-run")
+
+
+@dataclass
+class Calls:
+    """Remembers its calls, and what the folder held at each."""
+
+    folder: Path
+    numbers: list[int] = field(default_factory=list)
+    spans: list[tuple[float, float]] = field(default_factory=list)
+    left_s: list[float] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    ended: list[object] = field(default_factory=list)
+    threads: list[threading.Thread] = field(default_factory=list)
+
+    def __call__(self, number: int, ends_s: float) -> None:
+        began = time.monotonic()
+        self.numbers.append(number)
+        self.left_s.append(ends_s - began)
+        self.lines.append((self.folder / "records.jsonl").read_bytes().count(b"\n"))
+        self.ended.append(json.loads((self.folder / "manifest.json").read_text())["ended"])
+        self.threads.append(threading.current_thread())
+        time.sleep(0.02)
+        self.spans.append((began, time.monotonic()))
+
+
+def called(ran: Ran) -> list[str]:
+    """Notes about what was called."""
+    return [note for note in ran.manifest["notes"] if "called" in note]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calls")
+    calls = Calls(folder / "out")
+    return calls, measure(folder, rounds=3, on_round=calls)
+
+
+def test_every_round_is_called_once_and_in_order(made):
+    assert made[0].numbers == [0, 1, 2]
+
+
+def test_a_call_finds_every_record_of_its_round(made):
+    assert made[0].lines == [8, 16, 24]
+
+
+def test_only_the_last_call_finds_the_run_ended(made):
+    assert [ended and ended["reason"] for ended in made[0].ended] == [None, None, "done"]
+
+
+def test_no_request_runs_while_it_is_called(made):
+    calls, ran = made
+    requests = [(record.start_s, record.start_s + record.end_s) for record in ran.records]
+
+    assert not any(
+        begin < end_of_call and begin_of_call < end
+        for (begin, end), (begin_of_call, end_of_call) in itertools.product(requests, calls.spans)
+    )
+
+
+def test_it_is_told_how_long_it_may_take(made):
+    (*between_rounds, last) = made[0].left_s
+
+    assert all(0 < left_s <= between.PAUSE_S for left_s in between_rounds)
+    assert between.PAUSE_S < last <= between.LAST_S
+
+
+def test_it_is_called_in_a_thread_that_no_process_waits_for(made):
+    assert {thread.daemon for thread in made[0].threads} == {True}
+    assert threading.main_thread() not in made[0].threads
+
+
+def test_a_call_that_keeps_its_time_leaves_no_note(made):
+    assert called(made[1]) == []
+
+
+def test_a_call_that_raises_is_noted_once_and_changes_nothing_else(tmp_path):
+    def broken(_number, _ends_s):
+        raise ConnectionError("no route")
+
+    ran = measure(tmp_path, rounds=3, on_round=broken)
+
+    assert called(ran) == ["what is called between rounds failed (ConnectionError: no route); records are whole"]
+    assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
+
+
+def test_a_call_that_fails_at_the_end_alone_is_noted_too(tmp_path):
+    def broken(_number, _ends_s):
+        raise SystemExit(3)
+
+    ran = measure(tmp_path, on_round=broken)
+
+    assert called(ran) == ["what is called between rounds failed (SystemExit: 3); records are whole"]
+    assert (ran.outcome.reason, ran.manifest["ended"]["reason"]) == ("done", "done")
+
+
+@pytest.fixture
+def hanging(tmp_path, monkeypatch):
+    monkeypatch.setattr(between, "PAUSE_S", 0.05)
+    monkeypatch.setattr(between, "LAST_S", 0.05)
+    numbers, let_go = [], threading.Event()
+
+    def hang(number, _ends_s):
+        numbers.append(number)
+        let_go.wait(60)
+
+    yield numbers, measure(tmp_path, rounds=3, on_round=hang)
+    let_go.set()
+
+
+def test_a_call_that_hangs_holds_no_run_up(hanging):
+    _, ran = hanging
+
+    assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
+    assert ran.manifest["ended"]["reason"] == "done"
+
+
+def test_nothing_more_is_called_while_one_hangs(hanging):
+    assert hanging[0] == [0]
+
+
+def test_a_call_that_hangs_is_noted_with_its_round(hanging):
+    assert called(hanging[1]) == [
+        "what is called between rounds was still busy 0.05 s after round 1: later turns ran beside it",
+        "what is called at the end was still busy after 0.05 s and was left alone",
+    ]
+
+
+def test_a_call_that_was_late_is_followed_by_another_once_it_has_returned(tmp_path, monkeypatch):
+    monkeypatch.setattr(between, "PAUSE_S", 0.02)
+    numbers = []
+
+    def slow(number, _ends_s):
+        numbers.append(number)
+        time.sleep(0.3)
+
+    measure(tmp_path, rounds=2, on_round=slow)
+
+    assert numbers == [0, 1]
+
+
+def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
+    calls = Calls(tmp_path / "out")
+
+    async def meanwhile(_servers, run):
+        await until(lambda: calls.numbers == [0])
+        run.stop.ask("interrupted", grace_s=0)
+
+    ran = measure(tmp_path, rounds=9, on_round=calls, meanwhile=meanwhile)
+
+    assert ran.outcome.reason == "interrupted"
+    assert [ended and ended["reason"] for ended in calls.ended] == [None, "interrupted"]
+    assert calls.left_s[-1] <= between.CUT_S
+
+
+def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypatch):
+    monkeypatch.setattr(between, "CUT_S", 0.01)
+    monkeypatch.setattr(between, "PAUSE_S", 3600.0)
+    let_go = threading.Event()
+    numbers, returned = [], []
+
+    def hang(number, _ends_s):
+        numbers.append(number)
+        let_go.wait(60)
+        returned.append(number)
+
+    async def meanwhile(_servers, run):
+        await until(lambda: numbers == [0])
+        run.stop.ask("interrupted", grace_s=0)
+
+    ran = measure(tmp_path, rounds=2, on_round=hang, meanwhile=meanwhile)
+
+    assert ran.outcome.reason == "interrupted"
+    assert returned == []
+    let_go.set()
+
+
+def test_rounds_by_the_clock_are_called_too(tmp_path):
+    calls = Calls(tmp_path / "out")
+
+    ran = measure(tmp_path, rounds=None, duration_s=0.5, on_round=calls)
+
+    assert calls.numbers == sorted({record.round for record in ran.records})
+
+
+def test_a_run_that_is_resumed_with_nothing_missing_is_called_once(tmp_path):
+    first = measure(tmp_path, rounds=3)
+    calls = Calls(tmp_path / "out")
+
+    measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
+
+    assert (calls.numbers, calls.lines) == ([2], [24])
+
+
+def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path):
+    first = measure(tmp_path, rounds=3)
+    path = first.folder / "records.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:12]))
+    calls = Calls(tmp_path / "out")
+
+    measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
+
+    assert (calls.numbers, calls.lines) == ([1, 2], [16, 24])
+
+
+def test_a_run_without_a_record_calls_nothing(tmp_path):
+    calls = Calls(tmp_path / "out")
+
+    async def meanwhile(_servers, run):
+        await until(lambda: "warming" in run.out.getvalue())
+        run.stop.ask("interrupted", grace_s=0)
+
+    measure(tmp_path, warm_up=None, on_round=calls, meanwhile=meanwhile)
+
+    assert calls.numbers == []
