@@ -28,7 +28,7 @@ from tandem.spec.faults import SpecError
 if TYPE_CHECKING:
     import aws_cdk as cdk
 
-    from stacks.environment import Inside
+    from stacks.workloads import Inside
 
 ROOT = Path(__file__).parent
 
@@ -99,8 +99,7 @@ def inside(environment: Environment, experiments: Sequence[Experiment], catalogu
         return None
     from charts import workloads  # noqa: PLC0415
     from charts.driver import RELEASE, RELEASE_NAMESPACE, driver  # noqa: PLC0415
-    from stacks.environment import Inside  # noqa: PLC0415
-    from stacks.workloads import HelmRelease  # noqa: PLC0415
+    from stacks.workloads import HelmRelease, Inside  # noqa: PLC0415
 
     chart = driver(environment, catalogue)
     return Inside(

@@ -9,7 +9,7 @@ keeps the account's credentials out of reach of whoever breaks into an old vLLM.
 node, which a network policy never stops.
 
 Staging calls S3, Secrets Manager and the hub; compiling calls S3; measuring calls the servers of its namespace and,
-to keep what it measured, S3; each asks the agent for its role. A policy of
+to keep and to publish what it measured, S3 and CloudWatch; each asks the agent for its role. A policy of
 addresses cannot name any of these services: S3 answers from public ranges that change, also behind a gateway
 endpoint, and neither an AWS prefix list nor a host name fits into a NetworkPolicy (the VPC CNI knows host names
 on EKS Auto Mode alone: docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open
@@ -17,7 +17,9 @@ HTTPS to any public address. What it means for the compile pod, which runs third
 a NAT gateway that code can send what it sees to anybody who listens on 443, or store it in somebody else's bucket.
 Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers, and a policy on the S3 endpoint can then
 name the buckets; that is the way to close it. In a network of Tandem's own no private address is admitted to the
-compile pod, so neither the Kubernetes API nor any other pod, node or endpoint is within its reach.
+compile pod, so neither the Kubernetes API nor any other pod, node or endpoint is within its reach. CloudWatch answers
+there from an interface endpoint, at an address in the VPC that is not known before it exists: so the bench, and
+llmperf with it, may open HTTPS within the VPC's range where there are such endpoints. Neither runs a model's code.
 """
 
 from __future__ import annotations
@@ -53,7 +55,9 @@ def policies(environment: Environment) -> dict[str, Spec]:
         "allow-metrics": _to_servers([_namespaces([METRICS_NAMESPACE])]),
         **_clients(sorted(environment.serving.allowed_namespaces)),
         "allow-staging": _out(STAGE, [_agent(), _https([LINK_LOCAL], _hub_ports(environment))]),
-        "allow-benching": _out(BENCH, [_servers(), _agent(), _https(_not_s3(environment), [HTTPS])]),
+        "allow-benching": _out(
+            BENCH, [_servers(), _agent(), _https(_not_s3(environment), [HTTPS]), *_endpoints(environment)]
+        ),
         "allow-compiling": _out(COMPILE, [_agent(), _https(_not_s3(environment), [HTTPS])]),
     }
 
@@ -70,6 +74,14 @@ def _not_s3(environment: Environment) -> list[str]:
     In an existing network its owner may have given S3 an interface endpoint, at an address that only he knows.
     """
     return sorted([LINK_LOCAL, *(PRIVATE if isinstance(environment.network, NewNetwork) else ())])
+
+
+def _endpoints(environment: Environment) -> list[Spec]:
+    """Return the rule that reaches the interface endpoints of a new network; an existing one's are admitted already."""
+    network = environment.network
+    if not (isinstance(network, NewNetwork) and network.interface_endpoints):
+        return []
+    return [{"to": [{"ipBlock": {"cidr": network.cidr}}], "ports": [{"protocol": "TCP", "port": HTTPS}]}]
 
 
 def _out(component: str, rules: list[Spec]) -> Spec:

@@ -1,6 +1,8 @@
 """Who may do what in the cluster: access entries for the four kinds of people.
 
-Invariant: a principal has one entry; a rule refuses to name one twice, because EKS would.
+Invariant: a principal has one entry; a rule refuses to name one twice, because EKS would. No experiment is named:
+an engineer's scope is the start of every experiment's namespace (EKS user guide, "Associate access policies with access
+entries": a namespace's name may hold wildcards), so another experiment changes no entry.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from constructs import Construct
 
 from stacks.place import Place
 from tandem.spec.environment import Access
+from tandem.spec.names import NAMESPACE_PREFIX
 
 _Policy = eks.CfnAccessEntry.AccessPolicyProperty
 _Scope = eks.CfnAccessEntry.AccessScopeProperty
@@ -18,21 +21,12 @@ _Scope = eks.CfnAccessEntry.AccessScopeProperty
 class AccessEntries(Construct):
     """One entry per principal."""
 
-    def __init__(
-        self,
-        scope: Construct,
-        id_: str,
-        *,
-        cluster_name: str,
-        access: Access,
-        place: Place,
-        namespaces: list[str],
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, cluster_name: str, access: Access, place: Place) -> None:
         super().__init__(scope, id_)
         for people, policy, where in (
             (access.admin, "AmazonEKSClusterAdminPolicy", everywhere()),
             (access.operator, "AmazonEKSEditPolicy", everywhere()),  # AdminPolicy would let them grant rights
-            (access.engineer, "AmazonEKSEditPolicy", _Scope(type="namespace", namespaces=namespaces)),
+            (access.engineer, "AmazonEKSEditPolicy", experiments()),
             (access.viewer, "AmazonEKSViewPolicy", everywhere()),
         ):
             for principal in people:
@@ -45,6 +39,11 @@ class AccessEntries(Construct):
 def everywhere() -> _Scope:
     """Return the scope of the whole cluster."""
     return _Scope(type="cluster")
+
+
+def experiments() -> _Scope:
+    """Return the scope of every experiment's namespace, also of those to come."""
+    return _Scope(type="namespace", namespaces=[f"{NAMESPACE_PREFIX}*"])
 
 
 def access_policy(place: Place, name: str, where: _Scope) -> _Policy:

@@ -10,7 +10,7 @@ from stacks.access import AccessEntries
 from stacks.addons import NodeAddons, WorkloadAddons
 from stacks.control_plane import ControlPlane
 from stacks.exports import export
-from stacks.identity import PodIdentities
+from stacks.identity import PodRoles
 from stacks.network import Network
 from stacks.nodes import NodeRole
 from stacks.place import place_of
@@ -21,15 +21,16 @@ from tandem.spec.environment import Environment
 
 
 class ClusterStack(EnvironmentStack):
-    """An EKS cluster that is ready for accelerator nodes and has none.
+    """An EKS cluster that is ready for accelerator nodes and has none, and knows no experiment.
 
     Attributes:
         node_role_arn, security_group_id: as other stacks import them.
+        pod_role_arns: service account to role, as Workloads imports them.
     """
 
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, network: Network,
-        addon_versions: Mapping[str, str | None], namespaces: list[str],
+        addon_versions: Mapping[str, str | None],
     ) -> None:  # fmt: skip
         super().__init__(
             scope, id_, environment=environment, description="Tandem: EKS cluster, add-ons, system nodes, access"
@@ -41,9 +42,7 @@ class ClusterStack(EnvironmentStack):
             retention_days=environment.log_retention_days,
         )  # fmt: skip
         ref = plane.cluster_name
-        AccessEntries(
-            self, "Access", cluster_name=ref, access=environment.cluster.access, place=place, namespaces=namespaces
-        )
+        AccessEntries(self, "Access", cluster_name=ref, access=environment.cluster.access, place=place)
         node_role = NodeRole(self, "NodeRole", place=place)
         before = NodeAddons(
             self, "NodeAddons", cluster_ref=ref, cluster_name=name, place=place, versions=addon_versions
@@ -55,9 +54,10 @@ class ClusterStack(EnvironmentStack):
         for addon in before.addons:
             system.node_group.add_resource_dependency(addon)
         WorkloadAddons(self, "Addons", cluster_ref=ref, versions=addon_versions, nodes=system.node_group)
-        PodIdentities(
-            self, "PodIdentities", cluster_ref=ref, cluster_name=name, place=place,
-            bucket=names.bucket(environment), token_secret=environment.hub.token_secret, namespaces=namespaces,
+        pods = PodRoles(
+            self, "PodRoles", cluster_name=name, place=place, bucket=names.bucket(environment),
+            token_secret=environment.hub.token_secret, metrics_namespace=names.bench_namespace(environment),
         )  # fmt: skip
         self.node_role_arn = export(self, "NodeRoleArn", node_role.arn)
         self.security_group_id = export(self, "SecurityGroupId", plane.security_group_id)
+        self.pod_role_arns = {account: export(self, f"RoleArn-{account}", arn) for account, arn in pods.arns.items()}

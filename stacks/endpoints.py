@@ -13,9 +13,10 @@ from stacks.vpc import Vpc
 
 # What nodes and pods of a cluster without internet call (EKS user guide, private clusters, 2024-12; eks-auth is
 # Pod Identity). Each costs by the hour and zone, so the guide's others come with the program that calls them:
-# monitoring and xray (no metrics, no traces yet), elasticloadbalancing (no load balancer), autoscaling (no node
-# problem detector), ssm and kms (no shell, no client-side encryption).
-SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "sts")
+# xray (no traces), elasticloadbalancing (no load balancer), autoscaling (no node problem detector), ssm and kms (no
+# shell, no client-side encryption). monitoring is for the bench, whose figures go to CloudWatch; the metrics agent
+# writes all it has to logs.
+SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts")
 KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
 SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token
 

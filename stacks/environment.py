@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import aws_cdk as cdk
 from constructs import Construct
@@ -13,29 +12,17 @@ from stacks.cluster import ClusterStack
 from stacks.fleet import FleetStack
 from stacks.image import ImageStack
 from stacks.network import Network, NetworkStack, existing
-from stacks.workloads import Charts, HelmRelease, WorkloadsStack
+from stacks.workloads import Inside, WorkloadsStack
 from tandem.spec import names
-from tandem.spec.built_image import needed
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.experiment import Experiment
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Inside:
-    """What runs inside the cluster, as plain values.
-
-    Args:
-        driver: the Neuron DRA chart.
-        charts: experiment -> chart -> Kubernetes objects, in the order they are applied.
-    """
-
-    driver: HelmRelease
-    charts: Charts
-
-
 class EnvironmentStage(cdk.Stage):
     """All stacks of one environment, addressed as `<environment>/*`.
+
+    Another experiment, or one less, changes Workloads and Observability and no other template.
 
     Args:
         experiments: those it hosts.
@@ -61,11 +48,10 @@ class EnvironmentStage(cdk.Stage):
         kinds = names.stack_kinds(environment)
         if "Artifacts" in kinds:
             ArtifactsStack(self, "Artifacts", environment=environment)
-        ImageStack(self, "Image", environment=environment, images=needed(experiments))
+        ImageStack(self, "Image", environment=environment)
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network,
             addon_versions={name: figure.value for name, figure in minor.addons.items()},
-            namespaces=[names.namespace(experiment) for experiment in experiments],
         )  # fmt: skip
         self._after(cluster, "Network")
         if "Fleet" in kinds:
@@ -79,8 +65,12 @@ class EnvironmentStage(cdk.Stage):
                 "tandem:reservation-given",
                 f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
             )
-        if inside is not None:
-            self._workloads(environment, network, cluster, inside)
+        workloads = WorkloadsStack(
+            self, "Workloads", environment=environment, experiments=experiments, role_arns=cluster.pod_role_arns,
+            network=network, cluster_security_group_id=cluster.security_group_id, inside=inside,
+        )  # fmt: skip
+        workloads.add_stack_dependency(cluster)
+        self._after(workloads, "Image")  # what it starts pulls the images of ours
 
     def _network(self, environment: Environment) -> Network:
         if isinstance(environment.network, NewNetwork):
@@ -92,11 +82,3 @@ class EnvironmentStage(cdk.Stage):
         earlier = self.node.try_find_child(kind)
         if isinstance(earlier, cdk.Stack):
             stack.add_stack_dependency(earlier)
-
-    def _workloads(self, environment: Environment, network: Network, cluster: ClusterStack, inside: Inside) -> None:
-        stack = WorkloadsStack(
-            self, "Workloads", environment=environment, network=network,
-            cluster_security_group_id=cluster.security_group_id, driver=inside.driver, charts=inside.charts,
-        )  # fmt: skip
-        stack.add_stack_dependency(cluster)
-        self._after(stack, "Image")  # what it starts pulls the images of ours

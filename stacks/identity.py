@@ -1,13 +1,13 @@
-"""Pod Identity: which service account may do what with the bucket.
+"""Pod Identity: which service account may do what with the bucket and with CloudWatch.
 
-Invariant: readers cannot write, each writer writes one prefix, and nobody can delete. A role trusts this
-cluster's pods only, by the session tags that EKS sets (EKS user guide, "Create IAM role with trust policy
-required by EKS Pod Identity").
+Invariant: readers cannot write, each writer writes one prefix and one namespace of metrics, and nobody can delete.
+A role trusts this cluster's pods only, by the session tags that EKS sets (EKS user guide, "Create IAM role with trust
+policy required by EKS Pod Identity"). Roles know no experiment; an association does, so it stands in Workloads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from aws_cdk import aws_eks_v2 as eks
@@ -16,8 +16,8 @@ from constructs import Construct
 
 from stacks.nag import acknowledge
 from stacks.place import Place
-from stacks.policy import allow, document
-from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
+from stacks.policy import Conditions, allow, document
+from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, NAMESPACE_PREFIX, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 PODS = "pods.eks.amazonaws.com"
 MODELS, ARTIFACTS, RESULTS = "models/*", "artifacts/*", "results/*"
@@ -34,6 +34,7 @@ class PodRole(Construct):
     def __init__(
         self, scope: Construct, id_: str, *, cluster_name: str, place: Place, namespace: str,
         account: str, statements: Sequence[dict[str, Any]] = (), managed_policy_arns: Sequence[str] = (),
+        policy_name: str = "bucket",
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         conditions = {
@@ -44,7 +45,7 @@ class PodRole(Construct):
             "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
         }
         trust = allow(["sts:AssumeRole", "sts:TagSession"], service=PODS, conditions=conditions)
-        policies = [iam.CfnRole.PolicyProperty(policy_name="bucket", policy_document=document(*statements))]
+        policies = [iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=document(*statements))]
         self.role = iam.CfnRole(
             self, "Role", assume_role_policy_document=document(trust),
             managed_policy_arns=list(managed_policy_arns) or None, policies=policies if statements else None,
@@ -52,12 +53,16 @@ class PodRole(Construct):
         self.arn = self.role.attr_arn
 
 
-class PodIdentities(Construct):
-    """Reader, and the writers of stage, compile and bench, bound in every experiment's namespace."""
+class PodRoles(Construct):
+    """Those of the reader, and of the writers of stage, compile and bench.
+
+    Attributes:
+        arns: service account to role.
+    """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_ref: str, cluster_name: str, place: Place,
-        bucket: str, token_secret: str | None, namespaces: Sequence[str],
+        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, bucket: str, token_secret: str | None,
+        metrics_namespace: str,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         arn = place.bucket_arn(bucket)
@@ -71,19 +76,35 @@ class PodIdentities(Construct):
                 _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *_write(arn, ARTIFACTS),
             ],
             # it reads what it wrote: an upload that goes on after a kill asks what is there already
-            BENCH_ACCOUNT: [_list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS)],
+            BENCH_ACCOUNT: [
+                _list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS), *_publish(metrics_namespace),
+            ],
         }  # fmt: skip
-        for account, statements in accounts.items():
-            role = PodRole(
-                self, account, cluster_name=cluster_name, place=place, namespace="tandem-*", account=account,
-                statements=statements,
+        self.arns = {
+            account: self._role(account, statements, cluster_name, place) for account, statements in accounts.items()
+        }
+
+    def _role(self, account: str, statements: Sequence[dict[str, Any]], cluster_name: str, place: Place) -> str:
+        role = PodRole(
+            self, account, cluster_name=cluster_name, place=place, namespace=f"{NAMESPACE_PREFIX}*", account=account,
+            statements=statements,
+        )  # fmt: skip
+        acknowledge(role.role, _reasons(statements))
+        return role.arn
+
+
+class PodIdentities(Construct):
+    """The service accounts of one experiment's namespace, each bound to its role."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster_name: str, namespace: str, role_arns: Mapping[str, str]
+    ) -> None:
+        super().__init__(scope, id_)
+        for account, role_arn in role_arns.items():
+            eks.CfnPodIdentityAssociation(
+                self, account, cluster_name=cluster_name, namespace=namespace, service_account=account,
+                role_arn=role_arn,
             )  # fmt: skip
-            acknowledge(role.role, _prefix_reasons(statements))
-            for namespace in namespaces:
-                eks.CfnPodIdentityAssociation(
-                    role, namespace, cluster_name=cluster_ref, namespace=namespace, service_account=account,
-                    role_arn=role.arn,
-                )  # fmt: skip
 
 
 def _list(bucket_arn: str, *prefixes: str) -> dict[str, Any]:
@@ -105,6 +126,19 @@ def _write(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
     return [allow(actions, [f"{bucket_arn}/{prefix}"]), allow(["s3:ListBucketMultipartUploads"], [bucket_arn])]
 
 
+def _publish(namespace: str) -> list[dict[str, Any]]:
+    """Return what a publisher of metrics takes: to put into one namespace, and to look whether a value arrived.
+
+    Neither action takes a resource, and only the first has a condition on the namespace (Service Authorization
+    Reference, Amazon CloudWatch): a bench may read others' metrics and write none.
+    """
+    mine: Conditions = {"StringEquals": {"cloudwatch:namespace": namespace}}
+    return [
+        allow(["cloudwatch:PutMetricData"], ["*"], conditions=mine),
+        allow(["cloudwatch:GetMetricData"], ["*"]),
+    ]
+
+
 def _secret(place: Place, name: str) -> dict[str, Any]:
     """Return the right to read one secret; a key of the operator's own must admit the role by itself.
 
@@ -113,7 +147,11 @@ def _secret(place: Place, name: str) -> dict[str, Any]:
     return allow(["secretsmanager:GetSecretValue"], [place.arn("secretsmanager", f"secret:{name}-??????")])
 
 
-def _prefix_reasons(statements: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _reasons(statements: Sequence[dict[str, Any]]) -> dict[str, str]:
     resources = {resource for statement in statements for resource in statement["Resource"] if "*" in resource}
-    reason = "object keys are not known beforehand; the prefix is the boundary between readers and writers"
-    return {f"AwsSolutions-IAM5[Resource::{resource}]": reason for resource in sorted(resources)}
+    keys = "object keys are not known beforehand; the prefix is the boundary between readers and writers"
+    metrics = "CloudWatch's metrics are no resources; writing is bound by the condition on the namespace"
+    return {
+        f"AwsSolutions-IAM5[Resource::{resource}]": metrics if resource == "*" else keys
+        for resource in sorted(resources)
+    }

@@ -25,7 +25,7 @@ from stacks.place import place_of
 from stacks.policy import allow, document
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
-from tandem.spec.built_image import TOOLS, BuiltImage
+from tandem.spec.built_image import BUILT, TOOLS, BuiltImage
 from tandem.spec.environment import Environment
 
 RESOURCE_TYPE = "Custom::TandemToolsImage"
@@ -37,15 +37,12 @@ LAMBDA = "lambda.amazonaws.com"
 
 
 class ImageStack(EnvironmentStack):
-    """For each image its repository, the project that fills it, and the custom resource that waits for it.
+    """For each image of ours its repository, the project that fills it, and the custom resource that waits for it.
 
-    Args:
-        images: what the environment's pods pull; built one after another, because a new account may build one at once.
+    They are built one after another, because a new account may build one at once.
     """
 
-    def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, images: Sequence[BuiltImage] = (TOOLS,)
-    ) -> None:
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(
             scope, id_, environment=environment, description="Tandem: repositories and builds of the images of ours"
         )
@@ -53,7 +50,7 @@ class ImageStack(EnvironmentStack):
         group = logs.CfnLogGroup(self, "Logs", retention_in_days=environment.log_retention_days)
         group.apply_removal_policy(RemovalPolicy.RETAIN)
         # the tools image's resources keep the names that they had when it was alone
-        homes = {image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in images}
+        homes = {image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in BUILT}
         filled = {image: _filled(home, image, environment, group) for image, home in homes.items()}
         provider = Provider(
             self, "Provider", repository_arns=[repository.arn for repository, _ in filled.values()],

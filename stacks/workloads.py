@@ -1,7 +1,9 @@
-"""The Workloads stack: what `cdk deploy` applies inside the cluster. With gitops there is none.
+"""The Workloads stack: all that an experiment needs in the cluster, but for what GitOps syncs.
 
-Invariant: the only stack with a kubectl provider. It depends on Cluster, so it is deleted first, while the
-nodes, the add-ons and its own right to enter the cluster still exist.
+Invariant: the only stack with a kubectl provider, and with gitops it has none either: then it holds the experiments'
+Pod Identity associations alone. They precede the pods that ask for them, because a pod that started before its
+association never gets credentials. The stack depends on Cluster, so it is deleted first, while the nodes, the
+add-ons and its own right to enter the cluster still exist.
 """
 
 from __future__ import annotations
@@ -14,12 +16,14 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, DependencyGroup, IDependable
 
+from stacks.identity import PodIdentities
 from stacks.kubectl import Kubectl
 from stacks.network import Network
 from stacks.place import place_of
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
 
 Objects = Sequence[Mapping[str, Any]]
 Charts = Mapping[str, Mapping[str, Objects]]
@@ -38,16 +42,47 @@ class HelmRelease:
     values: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inside:
+    """What the CDK applies inside the cluster, as plain values.
+
+    Args:
+        driver: the Neuron DRA chart.
+        charts: experiment -> chart -> Kubernetes objects, in the order they are applied.
+    """
+
+    driver: HelmRelease
+    charts: Charts
+
+
 class WorkloadsStack(EnvironmentStack):
-    """The Neuron DRA driver, then every experiment's objects chart by chart."""
+    """Every experiment's Pod Identity; then, where the CDK delivers, the Neuron DRA driver and the charts.
+
+    Args:
+        experiments: those the environment hosts.
+        role_arns: service account to role.
+        inside: what to apply inside the cluster; None with gitops.
+    """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, network: Network,
-        cluster_security_group_id: str, driver: HelmRelease, charts: Charts,
+        self, scope: Construct, id_: str, *, environment: Environment, experiments: Sequence[Experiment],
+        role_arns: Mapping[str, str], network: Network, cluster_security_group_id: str, inside: Inside | None,
     ) -> None:  # fmt: skip
         super().__init__(
-            scope, id_, environment=environment, description="Tandem: Neuron DRA driver and the experiments' manifests"
-        )
+            scope, id_, environment=environment,
+            description="Tandem: the experiments' Pod Identity, and where the CDK delivers, their manifests",
+        )  # fmt: skip
+        home = Construct(self, "PodIdentities")
+        identities = {
+            experiment.name: PodIdentities(
+                home, experiment.name, cluster_name=names.cluster(environment),
+                namespace=names.namespace(experiment), role_arns=role_arns,
+            )
+            for experiment in experiments
+        }  # fmt: skip
+        if inside is None:
+            return
+        driver = inside.driver
         kubectl = Kubectl(
             self, "Kubectl", cluster_name=names.cluster(environment), place=place_of(environment),
             subnet_ids=network.all_subnet_ids(), security_group_id=cluster_security_group_id,
@@ -59,8 +94,9 @@ class WorkloadsStack(EnvironmentStack):
             version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
         )  # fmt: skip
         release.node.add_dependency(kubectl.ready)
-        for experiment, stages in charts.items():
-            Manifests(self, experiment, kubectl=kubectl, stages=stages, after=release)
+        for experiment, stages in inside.charts.items():
+            after = DependencyGroup(release, identities[experiment])
+            Manifests(self, experiment, kubectl=kubectl, stages=stages, after=after)
 
 
 class Manifests(Construct):

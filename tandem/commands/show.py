@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from tandem.commands.inputs import Inputs, Selection, legal
 from tandem.commands.outcome import Exit, print_json, verdict
 from tandem.spec import names
-from tandem.spec.built_image import needed
+from tandem.spec.built_image import BUILT
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
@@ -50,7 +50,7 @@ def _lines(inputs: Inputs, environment: Environment, folders: Mapping[str, str])
         yield "              Fleet is left out until capacity.reservation_id names your reservation"
     yield f"  cluster     {names.cluster(environment)}, Kubernetes {environment.cluster.kubernetes}"
     yield f"  bucket      {names.bucket(environment)}, each artifact in artifacts/<key>/"
-    for image in needed(inputs.hosted(environment)):
+    for image in BUILT:
         yield f"  {image.name:<11} {image.reference(environment)}"
     yield f"  nodes       0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     yield (
@@ -118,7 +118,7 @@ def _plain(inputs: Inputs, environment: Environment, folders: Mapping[str, str])
         "stacks": _stacks(environment),
         "cluster": names.cluster(environment),
         "bucket": names.bucket(environment),
-        **{f"{image.name}_image": image.reference(environment) for image in needed(inputs.hosted(environment))},
+        **{f"{image.name}_image": image.reference(environment) for image in BUILT},
         "capacity": capacity.model_dump(mode="json"),
         "max_usd": capacity.usd_per_hour * capacity.nodes * environment.guard.max_hours,
         "experiments": [_plain_experiment(found, inputs.catalogue) for found in inputs.hosted(environment)],

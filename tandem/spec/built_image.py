@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -97,6 +96,7 @@ class BuiltImage:
 
 TOOLS = BuiltImage(name="tools", folder="images/tandem")
 LLMPERF = BuiltImage(name="llmperf", folder="images/llmperf")
+BUILT = (TOOLS, LLMPERF)  # in every environment, whatever it hosts: another experiment changes no image
 
 
 def runs_llmperf(experiment: Experiment) -> bool:
@@ -106,11 +106,6 @@ def runs_llmperf(experiment: Experiment) -> bool:
     post did, which drove two services at the same moment: of the servers of a sweep, no two are that pair.
     """
     return "post" in experiment.suites and len(experiment.all_variants()) == PAIR
-
-
-def needed(experiments: Iterable[Experiment]) -> tuple[BuiltImage, ...]:
-    """Return the images that the pods of `experiments` pull, the tools image first."""
-    return (TOOLS, LLMPERF) if any(map(runs_llmperf, experiments)) else (TOOLS,)
 
 
 @cache

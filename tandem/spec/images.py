@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tandem.spec.built_image import needed
+from tandem.spec.built_image import BUILT
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -55,9 +55,8 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
 
     A base is pulled where an image of ours is built; what is built lies in the account's own registry.
     """
-    hosted = list(experiments)
     users: dict[tuple[str, str], list[str]] = {}
-    for experiment in hosted:
+    for experiment in experiments:
         image = catalogue.runtimes[experiment.runtime].image
         users.setdefault(("image", image.reference), []).append(experiment.name)
     chart = catalogue.dra_chart
@@ -66,7 +65,7 @@ def image_uses(environment: Environment, experiments: Iterable[Experiment], cata
     for part in chart.images.value:
         users.setdefault(("image", f"{part.repository}:{part.tag}"), []).append("neuron-dra-driver")
     fixed = {chart_reference: chart.digest.value}
-    for own in needed(hosted):
+    for own in BUILT:
         base = own.base()
         users.setdefault(("image", base.reference), []).append(OWN_IMAGE.format(own.name))
         fixed[base.reference] = base.digest

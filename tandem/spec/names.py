@@ -22,6 +22,7 @@ SERVE_ACCOUNT = "tandem-serve"  # reads models and artifacts
 STAGE_ACCOUNT = "tandem-stage"  # writes models
 COMPILE_ACCOUNT = "tandem-compile"  # reads models, writes artifacts
 BENCH_ACCOUNT = "tandem-bench"  # writes results
+NAMESPACE_PREFIX = "tandem-"  # of every experiment's namespace, and of no other in the cluster
 LLMPERF_JOB = "qwen-llmperf"  # the post's name; it is alone in its experiment's namespace
 CLAIM_TEMPLATE = "neuron-devices"
 SERVER_PORT = 8000
@@ -102,14 +103,14 @@ def stack_kinds(environment: Environment) -> tuple[str, ...]:
         "Image": True,
         "Cluster": True,
         "Fleet": not environment.capacity.awaits_reservation,
-        "Workloads": environment.delivery.kind == "cdk",
+        "Workloads": True,
     }
     return tuple(kind for kind, present in has.items() if present)
 
 
 def namespace(experiment: Experiment) -> str:
     """Return the experiment's own Kubernetes namespace."""
-    return f"tandem-{experiment.name}"
+    return f"{NAMESPACE_PREFIX}{experiment.name}"
 
 
 def models_volume(experiment: Experiment) -> str:

@@ -12,7 +12,7 @@ import pytest
 from aws_cdk import App, Stack
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
 
-from stacks.identity import PodIdentities
+from stacks.identity import PodRoles
 from stacks.place import Place
 from tandem.artifacts.fault import WorldError
 from tandem.artifacts.files import files_below
@@ -44,8 +44,8 @@ def enforcing():
 def statements():
     """Service account -> the statements of its role, as the Cluster stack writes them."""
     stack = Stack(App(), "cluster")
-    PodIdentities(
-        stack, "identities", cluster_ref="c", cluster_name="c", bucket=BUCKET, token_secret=None, namespaces=("n",),
+    PodRoles(
+        stack, "identities", cluster_name="c", bucket=BUCKET, token_secret=None, metrics_namespace="Tandem/n",
         place=Place(account="111122223333", region="us-east-2"),
     )  # fmt: skip
     found = {}
@@ -121,7 +121,9 @@ def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folde
 @pytest.mark.parametrize(
     ("account", "prefix"),
     [
-        (STAGE_ACCOUNT, "artifacts/key"), (COMPILE_ACCOUNT, "models/o/n/main"), (SERVE_ACCOUNT, "models/o/n/main"),
+        (STAGE_ACCOUNT, "artifacts/key"),
+        (COMPILE_ACCOUNT, "models/o/n/main"),
+        (SERVE_ACCOUNT, "models/o/n/main"),
         (BENCH_ACCOUNT, "artifacts/key"),
     ],
 )

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from committed import environment, experiment
 
-from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage, needed, registry
+from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage, registry, runs_llmperf
 from tandem.spec.names import repository
 
 
@@ -46,17 +46,13 @@ def test_a_byte_of_one_images_own_source_leaves_the_others_tag(source: Path) -> 
     assert TOOLS.tag(source) == TOOLS.tag()
 
 
-@pytest.mark.parametrize(
-    ("suites", "images"), [(("post", "real"), (TOOLS, LLMPERF)), (("real",), (TOOLS,))], ids=["post", "real"]
-)
-def test_llmperfs_image_is_needed_where_the_posts_suite_is_measured(
-    suites: tuple[str, ...], images: tuple[BuiltImage, ...]
-) -> None:
-    assert needed([experiment("post").model_copy(update={"suites": suites})]) == images
+@pytest.mark.parametrize(("suites", "runs"), [(("post", "real"), True), (("real",), False)], ids=["post", "real"])
+def test_llmperf_runs_where_the_posts_suite_is_measured(suites: tuple[str, ...], *, runs: bool) -> None:
+    assert runs_llmperf(experiment("post").model_copy(update={"suites": suites})) is runs
 
 
-def test_llmperfs_image_is_not_needed_for_a_sweep() -> None:
-    assert needed([experiment("post-drafts-windows")]) == (TOOLS,)
+def test_llmperf_runs_beside_no_sweep() -> None:
+    assert not runs_llmperf(experiment("post-drafts-windows"))
 
 
 def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) -> None:

@@ -27,8 +27,8 @@ def test_an_operator_edits_everywhere_and_grants_nothing(stacks: Templates) -> N
     assert granted(stacks, "Operator") == ("AmazonEKSEditPolicy", CLUSTER_WIDE)
 
 
-def test_an_engineer_edits_the_experiments_namespaces(stacks: Templates) -> None:
-    scope = {"Type": "namespace", "Namespaces": ["tandem-post", "tandem-post-drafts-windows"]}
+def test_an_engineer_edits_every_experiments_namespace_and_no_other(stacks: Templates) -> None:
+    scope = {"Type": "namespace", "Namespaces": ["tandem-*"]}
 
     assert granted(stacks, "MlEngineer") == ("AmazonEKSEditPolicy", scope)
 

@@ -1,11 +1,13 @@
-"""Pod Identity: readers read, each writer writes one prefix, and only this cluster's pods are any of them."""
+"""Pod Identity: readers read, each writer writes its own, only this cluster's pods are any of them, bound by name."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from assemblies import Template, Templates, one, resources
+from assemblies import COMMITTED, Template, Templates, environment, hosted, one, resources
+
+from tandem.spec.names import namespace
 
 pytestmark = pytest.mark.cdk
 
@@ -19,12 +21,11 @@ def stack(stacks: Templates) -> Template:
 
 
 def role(stack: Template, account: str) -> dict[str, Any]:
-    arns = {
-        found["RoleArn"]["Fn::GetAtt"][0]
-        for found in resources(stack, "AWS::EKS::PodIdentityAssociation")
-        if found["ServiceAccount"] == account
-    }
-    (name,) = arns
+    (name,) = [
+        output["Value"]["Fn::GetAtt"][0]
+        for output in stack["Outputs"].values()
+        if output["Export"]["Name"].endswith(f"-Cluster-RoleArn-{account}")
+    ]
     properties: dict[str, Any] = stack["Resources"][name]["Properties"]
     return properties
 
@@ -70,7 +71,7 @@ def test_compiling_reads_models_and_writes_artifacts(stack: Template) -> None:
     }
 
 
-def test_measuring_knows_its_results_only(stack: Template) -> None:
+def test_measuring_knows_its_results_and_its_metrics_only(stack: Template) -> None:
     assert rights(stack, "tandem-bench") == {
         "s3:ListBucket": [f"{BUCKET}?results/*"],
         "s3:GetObject": [f"{BUCKET}/results/*"],
@@ -78,7 +79,21 @@ def test_measuring_knows_its_results_only(stack: Template) -> None:
         "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
         "s3:ListMultipartUploadParts": [f"{BUCKET}/results/*"],
         "s3:ListBucketMultipartUploads": [BUCKET],
+        "cloudwatch:PutMetricData": ["*"],
+        "cloudwatch:GetMetricData": ["*"],
     }
+
+
+def test_measuring_publishes_into_its_own_environments_namespace_only(stack: Template) -> None:
+    (statement,) = [
+        statement
+        for policy in role(stack, "tandem-bench")["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "cloudwatch:PutMetricData" in statement["Action"]
+    ]
+
+    assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Tandem/post-us-east-2"}}
+    assert statement["Action"] == ["cloudwatch:PutMetricData"]
 
 
 HUB_ARN = "arn:aws:secretsmanager:us-east-2:111122223333:secret:tandem/hub-token-??????"
@@ -131,13 +146,21 @@ def test_a_role_trusts_one_account_of_this_cluster(stack: Template, account: str
     }
 
 
-def test_every_experiment_has_every_account(stack: Template) -> None:
+@pytest.mark.parametrize("name", COMMITTED)
+def test_every_experiment_has_every_account_bound_to_its_role(stacks: Templates, name: str) -> None:
     bound = {
-        (found["Namespace"], found["ServiceAccount"]) for found in resources(stack, "AWS::EKS::PodIdentityAssociation")
+        (found["Namespace"], found["ServiceAccount"], found["RoleArn"]["Fn::ImportValue"])
+        for found in resources(stacks[f"{name}-Workloads"], "AWS::EKS::PodIdentityAssociation")
     }
 
-    spaces = ["tandem-post", "tandem-post-drafts-windows"]
-    assert bound == {(space, account) for space in spaces for account in ACCOUNTS}
+    spaces = [namespace(experiment) for experiment in hosted(environment(name))]
+    assert bound == {(space, account, f"{name}-Cluster-RoleArn-{account}") for space in spaces for account in ACCOUNTS}
+
+
+def test_an_association_is_of_the_environments_cluster(stacks: Templates) -> None:
+    found = resources(stacks["post-us-east-2-Workloads"], "AWS::EKS::PodIdentityAssociation")
+
+    assert {each["ClusterName"] for each in found} == {"tandem-post-us-east-2"}
 
 
 def test_an_existing_bucket_is_the_one_that_is_read(stacks: Templates) -> None:

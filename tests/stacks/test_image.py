@@ -12,7 +12,19 @@ from typing import Any
 import aws_cdk as cdk
 import pytest
 import yaml
-from assemblies import RESERVATION, Template, Templates, changed, environment, one, places, resources, texts, variants
+from assemblies import (
+    COMMITTED,
+    RESERVATION,
+    Template,
+    Templates,
+    changed,
+    environment,
+    one,
+    places,
+    resources,
+    texts,
+    variants,
+)
 from aws_cdk import aws_s3_assets as assets
 
 from stacks.image import RESOURCE_TYPE, ImageStack
@@ -51,14 +63,14 @@ def template(stacks: Templates, image: BuiltImage) -> Template:
 
 @pytest.fixture
 def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
-    """Synthesize the Image stack of an environment, for the tools image alone, and nothing else of it."""
+    """Synthesize the Image stack of an environment and nothing else of it; the tools image's part."""
 
     def act(place: Environment) -> Template:
         root = cdk.App(outdir=str(tmp_path / place.name), analytics_reporting=False)
         home = cdk.Environment(account=place.account, region=place.region)
         ImageStack(cdk.Stage(root, place.name, env=home), "Image", environment=place)
         root.synth()
-        return _templates(tmp_path / place.name)[f"{place.name}-Image"]
+        return part(_templates(tmp_path / place.name)[f"{place.name}-Image"], TOOLS)
 
     return act
 
@@ -100,10 +112,9 @@ def test_every_environment_has_its_image_under_the_name_that_pods_pull(
     assert image.reference(place).endswith(f"/{repository}:{found['Tag']}")
 
 
-def test_an_environment_without_llmperf_builds_the_tools_image_alone(
-    image_of: Callable[[Environment], Template],
-) -> None:
-    assert len(resources(image_of(environment("post-us-east-2")), RESOURCE_TYPE)) == 1
+@pytest.mark.parametrize("name", COMMITTED)
+def test_both_images_are_built_whatever_an_environment_hosts(stacks: Templates, name: str) -> None:
+    assert len(resources(stacks[f"{name}-Image"], RESOURCE_TYPE)) == 2
 
 
 def test_images_are_built_one_after_another(stacks: Templates) -> None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from assemblies import RESERVATION, Synth, Templates, changed, environment, hosted, texts, variants
+
+from tandem.spec.experiment import Experiment
 
 pytestmark = pytest.mark.cdk
 
@@ -58,12 +61,48 @@ def test_moving_to_another_zone_changes_fleet_only(synth: Synth, alone: Path) ->
     assert differing(alone, synth(moved)) == {"capacity-block-Fleet"}
 
 
-def test_changing_an_experiment_changes_workloads_only(synth: Synth, alone: Path) -> None:
+OF_EXPERIMENTS = {"Workloads", "Observability"}  # the only templates that an experiment may change
+
+
+def edited(first: Experiment) -> Experiment:
+    return first.model_copy(update={"serving": first.serving.model_copy(update={"max_model_len": 2048})})
+
+
+def renamed(first: Experiment) -> Experiment:
+    return first.model_copy(update={"name": "another"})
+
+
+@pytest.mark.parametrize("delivery", ["cdk", "gitops"])
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(lambda first, *rest: [edited(first), *rest], id="edited"),
+        pytest.param(lambda first, *rest: [first, *rest, renamed(first)], id="added"),
+        pytest.param(lambda first, *_: [first], id="removed"),
+        pytest.param(lambda _, *rest: list(rest), id="the-one-with-llmperf-removed"),
+    ],
+)
+def test_an_experiment_changes_no_template_but_its_own_two(
+    synth: Synth, change: Callable[..., list[Experiment]], delivery: str
+) -> None:
+    place = variants()["capacity-block"]
+    if delivery == "gitops":
+        place = changed(place, delivery=environment("native-us-east-2").delivery)
+
+    def hosting(experiments: list[Experiment]) -> Path:
+        declared = changed(place, experiments=tuple(experiment.name for experiment in experiments))
+        return synth(declared, experiments=experiments)
+
+    now, then = hosting(hosted(place)), hosting(change(*hosted(place)))
+
+    assert {name.rpartition("-")[2] for name in differing(now, then)} <= OF_EXPERIMENTS
+
+
+def test_a_changed_server_is_sent_by_workloads(synth: Synth, alone: Path) -> None:
     place = variants()["capacity-block"]
     first, *rest = hosted(place)
-    longer = first.model_copy(update={"serving": first.serving.model_copy(update={"max_model_len": 2048})})
 
-    assert differing(alone, synth(place, experiments=[longer, *rest])) == {"capacity-block-Workloads"}
+    assert differing(alone, synth(place, experiments=[edited(first), *rest])) == {"capacity-block-Workloads"}
 
 
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:

@@ -83,7 +83,7 @@ def services(template: Template) -> set[str]:
 
 
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
-    wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "sts"}
+    wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
 
     assert services(stacks["native-us-east-2-Network"]) - {"secretsmanager"} == wanted
 

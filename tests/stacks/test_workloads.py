@@ -249,8 +249,25 @@ def test_a_template_fits_the_limit_of_cloudformation(assembly: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
-def test_with_gitops_there_are_no_workloads(stacks: Templates, name: str) -> None:
-    assert f"{name}-Workloads" not in stacks
+def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(stacks: Templates, name: str) -> None:
+    types = {found["Type"] for found in stacks[f"{name}-Workloads"]["Resources"].values()}
+
+    assert types == {"AWS::EKS::PodIdentityAssociation"}
+
+
+@pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
+def test_no_pod_starts_before_its_account_is_bound(workloads: Template, experiment: str) -> None:
+    """A pod that was there before its association is not given credentials until it is made again."""
+    bound = {
+        name
+        for name, found in workloads["Resources"].items()
+        if found["Type"] == "AWS::EKS::PodIdentityAssociation"
+        and found["Properties"]["Namespace"] == f"tandem-{experiment}"
+    }
+    first = [workloads["Resources"][name] for name in placed(workloads)[experiment, "base"]]
+
+    assert len(bound) == 4
+    assert all(bound <= set(found["DependsOn"]) for found in first)
 
 
 @pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
