@@ -276,7 +276,7 @@ class Watched:
 
     Args:
         name: as CloudWatch has it.
-        unit: as of Metric, or percent, bytes.
+        unit: as of Metric, or percent, bytes, bytes/s, nodes, pods, restarts, drafts.
         definition: what it counts and what it does not.
         publisher: name of the Publisher.
     """
@@ -288,6 +288,10 @@ class Watched:
 
 
 BENCH = "bench"
+CONTAINER_INSIGHTS = "container-insights"
+VLLM_SCRAPE = "vllm-scrape"
+NEURON = "neuron"
+LOG_FILTER = "log-filter"
 BENCH_DIMENSIONS = ("Experiment", "Variant", "PromptClass", "Concurrency")
 EVERY = "all"  # the class or the concurrency of what pools them all
 
@@ -303,11 +307,168 @@ PUBLISHERS: dict[str, Publisher] = {
             "bench.json",
             "what this program sends; the test of the sample makes it again",
         ),
+        Publisher(
+            CONTAINER_INSIGHTS,
+            "the CloudWatch agent of the add-on amazon-cloudwatch-observability, once a minute: Container Insights without "
+            "enhanced observability, a container of it on every node and one of them for the whole cluster",
+            "ContainerInsights",
+            (
+                ("NodeName", "InstanceId", "ClusterName"),
+                ("PodName", "Namespace", "ClusterName"),
+                ("Service", "Namespace", "ClusterName"),
+                ("Namespace", "ClusterName"),
+                ("ClusterName",),
+            ),
+            "container-insights.json",
+            "performance log events in awsdocs/amazon-cloudwatch-user-guide@20a560c1, recorded 2019-08; the agent of "
+            "2026-08 still declares the same metrics and dimensions (aws/amazon-cloudwatch-agent@ab55b8da). The metrics "
+            "of enhanced observability (replicas_ready, pod_status_*, waiting reasons) have no published recording, so it "
+            "is off and nothing of them is drawn",
+        ),
+        Publisher(
+            VLLM_SCRAPE,
+            "a CloudWatch agent of its own that reads each server's /metrics once a minute; of counters it sends how much "
+            "they grew since, and histograms it cannot send",
+            "ContainerInsights/Prometheus",
+            (("ClusterName", "Namespace", "Service"),),
+            "vllm-scrape.json",
+            "pages of a vLLM 0.32.0 recorded here on 2026-11-21 (tests/bench/streams), and an event of the agent's form in "
+            "awsdocs/amazon-cloudwatch-user-guide@06faa207. Unproven: that the agent passes on names with a colon; that "
+            "vLLM 0.9.1's page has these names (read in its source). Its gpu_cache_usage_perc has no recording",
+        ),
+        Publisher(
+            NEURON,
+            "neuron-monitor, read by the CloudWatch agent: use of NeuronCores and their memory, by device",
+            "ContainerInsights",
+            (("ClusterName", "InstanceId", "NodeName"), ("ClusterName", "InstanceType", "NeuronDevice", "NeuronCore")),
+            None,
+            "aws-neuron/aws-neuron-sdk deploy/infrastructure/monitoring.rst of 2026-08: Neuron Monitor is not supported "
+            "where the Neuron DRA driver gives out the devices, so it is off",
+        ),
+        Publisher(
+            LOG_FILTER,
+            "a metric filter of CloudWatch Logs on Container Insights' performance log: 1 for each event of an accelerator "
+            "node, which its agent writes once a minute; 0 in a minute without any",
+            "Tandem/{environment}",
+            ((),),
+            "log-filter.json",
+            "the event of container-insights.json; that CloudWatch Logs makes a value of it is documented "
+            "(AmazonCloudWatchLogs API Reference, MetricTransformation), not recorded, 2026-11-21",
+        ),
     )
 }
 """By name; a widget or an alarm names one of these."""
 
-WATCHED: dict[tuple[str, str], Watched] = {}
+WATCHED: dict[tuple[str, str], Watched] = {
+    (watched.publisher, watched.name): watched
+    for watched in (
+        Watched(
+            "node_cpu_utilization",
+            "percent",
+            "processors of a node in use, of all it has; by node, or over all nodes of the cluster, system nodes included",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "node_memory_utilization",
+            "percent",
+            "working set of a node, of its memory; memory of the accelerators is not in it",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "node_filesystem_utilization",
+            "percent",
+            "used space of a node's filesystems, one value a device: take the maximum; the array of local disks is one",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "node_network_total_bytes",
+            "bytes/s",
+            "received and sent by a node's interfaces; EFA traffic is not in it",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "cluster_node_count",
+            "nodes",
+            "nodes that Kubernetes knows, system nodes included; a node stays known for minutes after it died",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "cluster_failed_node_count",
+            "nodes",
+            "nodes under pressure of memory, disk or processes, or without network; a node that is merely not Ready is not "
+            "counted",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "service_number_of_running_pods",
+            "pods",
+            "ready pods behind a Service; a Service without any is not sent at all, so its absence means none",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "pod_number_of_container_restarts",
+            "restarts",
+            "restarts of a pod's containers since it exists, by the name of its Deployment; a new pod begins at 0 again",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
+            "vllm:num_requests_running",
+            "requests",
+            "requests in the batch at the moment of the reading, once a minute: shorter bursts fall between",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "vllm:num_requests_waiting",
+            "requests",
+            "requests that wait to be scheduled at the moment of the reading, once a minute",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "vllm:kv_cache_usage_perc",
+            "1",
+            "used share of the KV cache, 1 is all; not sent by vLLM's V0 engine, whose name for it has no recording",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "vllm:generation_tokens_total",
+            "tokens",
+            "tokens generated since the reading before; V0 with a draft inside the compiled graph counts 1 a step",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "vllm:request_success_total",
+            "requests",
+            "requests that ended since the reading before, one value a reason of the end: take the sum",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "vllm:num_preemptions_total",
+            "requests",
+            "requests put back since the reading before, because the KV cache was full",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "vllm:spec_decode_num_drafts_total",
+            "drafts",
+            "speculative steps since the reading before; only sent where the runtime counts them (native)",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "vllm:spec_decode_num_accepted_tokens_total",
+            "tokens",
+            "drafted tokens accepted since the reading before; 1 + this / drafts is the acceptance length; only sent where "
+            "the runtime counts them (native)",
+            VLLM_SCRAPE,
+        ),
+        Watched(
+            "accelerator_nodes",
+            "nodes",
+            "events of accelerator nodes in a minute: take the sum of 60 s. A node whose agent is dead is not seen; two "
+            "events of one node may fall into one minute and none into the next",
+            LOG_FILTER,
+        ),
+    )
+}
 """What others send, by publisher and name."""
 
 _CLOUDWATCH_UNITS = {
@@ -322,6 +483,10 @@ _CLOUDWATCH_UNITS = {
     "nodes": "Count",
     "percent": "Percent",
     "bytes": "Bytes",
+    "bytes/s": "Bytes/Second",
+    "pods": "Count",
+    "restarts": "Count",
+    "drafts": "Count",
 }
 
 
