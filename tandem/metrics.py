@@ -309,8 +309,8 @@ PUBLISHERS: dict[str, Publisher] = {
         ),
         Publisher(
             CONTAINER_INSIGHTS,
-            "the CloudWatch agent of the add-on amazon-cloudwatch-observability, once a minute: Container Insights without "
-            "enhanced observability, a container of it on every node and one of them for the whole cluster",
+            "the CloudWatch agent of the add-on amazon-cloudwatch-observability, once a minute: Container Insights "
+            "without enhanced observability, a container of it on every node and one of them for the whole cluster",
             "ContainerInsights",
             (
                 ("NodeName", "InstanceId", "ClusterName"),
@@ -321,20 +321,21 @@ PUBLISHERS: dict[str, Publisher] = {
             ),
             "container-insights.json",
             "performance log events in awsdocs/amazon-cloudwatch-user-guide@20a560c1, recorded 2019-08; the agent of "
-            "2026-08 still declares the same metrics and dimensions (aws/amazon-cloudwatch-agent@ab55b8da). The metrics "
-            "of enhanced observability (replicas_ready, pod_status_*, waiting reasons) have no published recording, so it "
-            "is off and nothing of them is drawn",
+            "2026-08 still declares the same metrics and dimensions (aws/amazon-cloudwatch-agent@ab55b8da). The "
+            "metrics of enhanced observability (replicas_ready, pod_status_*, waiting reasons) have no published "
+            "recording, so it is off and nothing of them is drawn",
         ),
         Publisher(
             VLLM_SCRAPE,
-            "a CloudWatch agent of its own that reads each server's /metrics once a minute; of counters it sends how much "
-            "they grew since, and histograms it cannot send",
+            "a CloudWatch agent of its own that reads each server's /metrics once a minute; of counters it sends how "
+            "much they grew since, and histograms it cannot send",
             "ContainerInsights/Prometheus",
             (("ClusterName", "Namespace", "Service"),),
             "vllm-scrape.json",
-            "pages of a vLLM 0.32.0 recorded here on 2026-11-21 (tests/bench/streams), and an event of the agent's form in "
-            "awsdocs/amazon-cloudwatch-user-guide@06faa207. Unproven: that the agent passes on names with a colon; that "
-            "vLLM 0.9.1's page has these names (read in its source). Its gpu_cache_usage_perc has no recording",
+            "pages of a vLLM 0.32.0 recorded here on 2026-11-21 (tests/bench/streams), and an event of the agent's "
+            "form in awsdocs/amazon-cloudwatch-user-guide@06faa207. Unproven: that the agent passes on names with a "
+            "colon; that vLLM 0.9.1's page has these names (read in its source). Its gpu_cache_usage_perc has no "
+            "recording",
         ),
         Publisher(
             NEURON,
@@ -342,13 +343,13 @@ PUBLISHERS: dict[str, Publisher] = {
             "ContainerInsights",
             (("ClusterName", "InstanceId", "NodeName"), ("ClusterName", "InstanceType", "NeuronDevice", "NeuronCore")),
             None,
-            "aws-neuron/aws-neuron-sdk deploy/infrastructure/monitoring.rst of 2026-08: Neuron Monitor is not supported "
-            "where the Neuron DRA driver gives out the devices, so it is off",
+            "aws-neuron/aws-neuron-sdk deploy/infrastructure/monitoring.rst of 2026-08: Neuron Monitor is not "
+            "supported where the Neuron DRA driver gives out the devices, so it is off",
         ),
         Publisher(
             LOG_FILTER,
-            "a metric filter of CloudWatch Logs on Container Insights' performance log: 1 for each event of an accelerator "
-            "node, which its agent writes once a minute; 0 in a minute without any",
+            "a metric filter of CloudWatch Logs on Container Insights' performance log: 1 for each event of an "
+            "accelerator node, which its agent writes once a minute; 0 in a minute without any",
             "Tandem/{environment}",
             ((),),
             "log-filter.json",
@@ -365,7 +366,8 @@ WATCHED: dict[tuple[str, str], Watched] = {
         Watched(
             "node_cpu_utilization",
             "percent",
-            "processors of a node in use, of all it has; by node, or over all nodes of the cluster, system nodes included",
+            "processors of a node in use, of all it has; by node, or over all nodes of the cluster, system nodes "
+            "included",
             CONTAINER_INSIGHTS,
         ),
         Watched(
@@ -395,8 +397,8 @@ WATCHED: dict[tuple[str, str], Watched] = {
         Watched(
             "cluster_failed_node_count",
             "nodes",
-            "nodes under pressure of memory, disk or processes, or without network; a node that is merely not Ready is not "
-            "counted",
+            "nodes under pressure of memory, disk or processes, or without network; a node that is merely not Ready "
+            "is not counted",
             CONTAINER_INSIGHTS,
         ),
         Watched(
@@ -408,7 +410,8 @@ WATCHED: dict[tuple[str, str], Watched] = {
         Watched(
             "pod_number_of_container_restarts",
             "restarts",
-            "restarts of a pod's containers since it exists, by the name of its Deployment; a new pod begins at 0 again",
+            "restarts of a pod's containers since it exists, by the name of its Deployment; a new pod begins at 0 "
+            "again",
             CONTAINER_INSIGHTS,
         ),
         Watched(
@@ -456,15 +459,15 @@ WATCHED: dict[tuple[str, str], Watched] = {
         Watched(
             "vllm:spec_decode_num_accepted_tokens_total",
             "tokens",
-            "drafted tokens accepted since the reading before; 1 + this / drafts is the acceptance length; only sent where "
-            "the runtime counts them (native)",
+            "drafted tokens accepted since the reading before; 1 + this / drafts is the acceptance length; only sent "
+            "where the runtime counts them (native)",
             VLLM_SCRAPE,
         ),
         Watched(
             "accelerator_nodes",
             "nodes",
-            "events of accelerator nodes in a minute: take the sum of 60 s. A node whose agent is dead is not seen; two "
-            "events of one node may fall into one minute and none into the next",
+            "events of accelerator nodes in a minute: take the sum of 60 s. A node whose agent is dead is not seen; "
+            "two events of one node may fall into one minute and none into the next",
             LOG_FILTER,
         ),
     )
