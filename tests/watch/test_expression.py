@@ -1,0 +1,277 @@
+"""Metric math against cases worked by hand, most of them the user guide's own tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from tandem.watch.expression import ExpressionError, evaluate
+from tandem.watch.series import Key, Series
+from tandem.watch.widget import Expression, Line
+
+NAMESPACE = "Tandem/test"
+START = 1_700_000_040  # a whole minute
+GONE = None
+
+
+def line(name: str, *, shown: bool = False, statistic: str = "Sum", label: str | None = None) -> Line:
+    return Line(
+        metric=name, namespace=NAMESPACE, dimensions=(("Of", name),), statistic=statistic, label=label, id=name,
+        shown=shown,
+    )  # fmt: skip
+
+
+def stored(**values: list[float | None]) -> Series:
+    """One value a minute and metric; None for a minute without."""
+    series = Series()
+    for name, minutes in values.items():
+        for minute, value in enumerate(minutes):
+            if value is not None:
+                series.add(Key.of(NAMESPACE, name, [("Of", name)]), START + 60 * minute, {value: 1})
+    return series
+
+
+def drawn(text: str, minutes: int = 5, **values: list[float | None]) -> list[float | None]:
+    lines = [*(line(name) for name in values), Expression(text=text, label="shown", id="shown")]
+    (result,) = evaluate(lines, stored(**values), START, START + 60 * minutes, 60)
+    points = dict(result.points)
+    assert set(points) <= {START + 60 * minute for minute in range(minutes)}
+    return [points.get(START + 60 * minute) for minute in range(minutes)]
+
+
+@pytest.mark.parametrize(
+    ("text", "values", "expected"),
+    [
+        pytest.param("a / b", {"a": [6, 9], "b": [3, 2]}, [2, 4.5], id="two series are divided minute by minute"),
+        pytest.param("a / b", {"a": [6, 9], "b": [3, 0]}, [2, GONE], id="a division by zero drops the point"),
+        pytest.param("a / b", {"a": [6, 9], "b": [3]}, [2, GONE], id="a missing divisor counts as 0 and drops it"),
+        pytest.param("a / b", {"a": [6], "b": [3, 2]}, [2, 0], id="a missing dividend counts as 0"),
+        pytest.param("a - b", {"a": [6], "b": [GONE, 2]}, [6, -2], id="a missing point counts as 0 on either side"),
+        pytest.param("a + b", {"a": [1, GONE, 3], "b": [1]}, [2, GONE, 3], id="no point where neither has one"),
+        pytest.param("100 * a / b", {"a": [1, 2], "b": [4, 4]}, [25, 50], id="a share in percent"),
+        pytest.param("a / 60 * 35.76", {"a": [60, 30]}, [35.76, 17.88], id="left before right"),
+        pytest.param("-a + 1", {"a": [1, 2]}, [0, -1], id="unary minus"),
+        pytest.param("IF(a * b > 0, a / b)", {"a": [6], "b": [3, 2]}, [2, GONE], id="a ratio where both have a point"),
+        pytest.param("a < b", {"a": [30, 20, 0, 0], "b": [20, GONE, 20]}, [0, 0, 1, 0], id="less, of the user guide"),
+        pytest.param("a >= 30", {"a": [30, 20, 0, 0]}, [1, 0, 0, 0], id="not less, of the user guide"),
+        pytest.param("a == 0", {"a": [0, GONE, 1]}, [1, GONE, 0], id="a number is compared at the series' points"),
+        pytest.param("a != b", {"a": [1, 2], "b": [1, GONE]}, [0, 1], id="unequal to a missing point"),
+        pytest.param(
+            "IF(a, b, c)",
+            {"a": [1, 1, 0, 0, GONE], "b": [30, GONE, 0, 0, 30], "c": [0, 0, 20, GONE, 20]},
+            [30, 0, 20, GONE, GONE],
+            id="IF of three series, of the user guide",
+        ),
+        pytest.param(
+            "IF(a, 5, c)",
+            {"a": [1, 1, 0, 0, GONE], "c": [0, 0, 20, GONE, 20]},
+            [5, 5, 20, GONE, GONE],
+            id="IF with a number to take, of the user guide",
+        ),
+        pytest.param(
+            "IF(a, b, 5)",
+            {"a": [1, 1, 0, 0, GONE], "b": [30, GONE, 0, 0, 30]},
+            [30, 0, 5, 5, GONE],
+            id="IF with a number otherwise, of the user guide",
+        ),
+        pytest.param("IF(a > 1, a)", {"a": [1, 2, GONE, 3]}, [GONE, 2, GONE, 3], id="IF without otherwise drops"),
+        pytest.param("SUM([a, b])", {"a": [1, GONE], "b": [2, 5]}, [3, 5], id="SUM of an array is a series"),
+        pytest.param("MAX([a, b])", {"a": [-1, GONE], "b": [-2, -5]}, [-1, -5], id="MAX passes over missing points"),
+        pytest.param("MIN([a, b])", {"a": [1, GONE], "b": [2, 5]}, [1, 5], id="MIN passes over missing points"),
+        pytest.param("a - MIN(a)", {"a": [3, 5, GONE]}, [0, 2, GONE], id="MIN of a series is a number"),
+        pytest.param("a / SUM(a)", {"a": [1, 3]}, [0.25, 0.75], id="SUM of a series is a number"),
+        pytest.param("SUM([a, b] / c)", {"a": [2], "b": [4], "c": [2]}, [3], id="an array by a series"),
+        pytest.param("SUM(12 / [a, b])", {"a": [2], "b": [4]}, [9], id="a number by an array"),
+        pytest.param("FILL(a, 0)", {"a": [GONE, 2, GONE]}, [0, 2, 0, 0, 0], id="FILL with a number"),
+        pytest.param("FILL(a, REPEAT)", {"a": [GONE, 2, GONE, 3]}, [GONE, 2, 2, 3, 3], id="FILL with REPEAT"),
+        pytest.param("FILL(a, b)", {"a": [GONE, 2], "b": [7, 8, 9]}, [7, 2, 9], id="FILL with a series"),
+        pytest.param("RUNNING_SUM(a)", {"a": [1, GONE, 3]}, [1, GONE, 4], id="RUNNING_SUM passes over a gap"),
+        pytest.param("RUNNING_SUM(FILL(a, 0)) / 60", {"a": [60, GONE, 30]}, [1, 1, 1.5, 1.5, 1.5], id="hours so far"),
+        pytest.param(
+            "RUNNING_SUM(FILL(a, 0)) / 60 * 2.5", {"a": [60, GONE, 30]}, [2.5, 2.5, 3.75, 3.75, 3.75], id="dollars"
+        ),
+    ],
+)
+def test_an_expression_gives_what_was_worked_by_hand(
+    text: str, values: dict[str, list[float | None]], expected: list[float | None]
+) -> None:
+    found = drawn(text, **values)
+
+    assert found == [*expected, *([GONE] * (5 - len(expected)))]
+
+
+def test_an_expression_reads_another_expression() -> None:
+    lines = [
+        line("a"),
+        Expression(text="a * 2", label=None, id="twice", shown=False),
+        Expression(text="twice + a", label="thrice", id="thrice"),
+    ]
+
+    (result,) = evaluate(lines, stored(a=[5]), START, START + 60, 60)
+
+    assert (result.label, result.points) == ("thrice", ((START, 15.0),))
+
+
+def test_only_shown_lines_are_drawn_in_their_order() -> None:
+    lines = [
+        line("b", shown=True, label="second arm"),
+        line("c"),
+        Expression(text="b - c", label=None, id="e1"),
+        line("a", shown=True),
+    ]
+
+    found = evaluate(lines, stored(a=[1], b=[2], c=[3]), START, START + 60, 60)
+
+    assert [result.label for result in found] == ["second arm", "e1", "a"]
+
+
+def test_a_line_that_nobody_sent_is_drawn_without_points() -> None:
+    (found,) = evaluate([line("a", shown=True, label="arm")], Series(), START, START + 60, 60)
+
+    assert (found.label, found.points) == ("arm", ())
+
+
+def test_a_longer_period_has_the_statistic_of_all_its_values() -> None:
+    series = Series()
+    key = Key.of(NAMESPACE, "a", [("Of", "a")])
+    hour = START - START % 3600
+    series.add(key, hour, {1.0: 2, 2.0: 1})
+    series.add(key, hour + 240, {9.0: 1})
+    series.add(key, hour + 300, {5.0: 1})
+
+    (found,) = evaluate([line("a", shown=True, statistic="p50")], series, hour, hour + 600, 300)
+
+    assert found.points == ((hour, 1.5), (hour + 300, 5.0))
+
+
+def test_a_start_inside_a_period_reads_the_whole_of_it() -> None:
+    series = stored(a=[1, 2, 3, 4, 5])
+    five = START - START % 300
+
+    (found,) = evaluate([line("a", shown=True)], series, START, START + 300, 300)
+
+    assert [at % 300 for at, _ in found.points] == [0] * len(found.points)
+    assert found.points[0][0] == five
+
+
+def test_the_end_is_not_part_of_what_is_read() -> None:
+    (found,) = evaluate([line("a", shown=True)], stored(a=[1, 2]), START, START + 60, 60)
+
+    assert found.points == ((START, 1.0),)
+
+
+@pytest.mark.parametrize(
+    ("statistic", "expected"),
+    [
+        ("p0", 1.0), ("p50", 50.5), ("p90", 90.1), ("p99", 99.01), ("p100", 100.0), ("Average", 50.5), ("Sum", 5050.0),
+        ("SampleCount", 100.0), ("Minimum", 1.0), ("Maximum", 100.0),
+    ],
+)  # fmt: skip
+def test_statistics_of_1_to_100(statistic: str, expected: float) -> None:
+    series = Series()
+    series.add(Key.of(NAMESPACE, "a", [("Of", "a")]), START, {float(value): 1 for value in range(1, 101)})
+
+    (found,) = evaluate([line("a", shown=True, statistic=statistic)], series, START, START + 60, 60)
+
+    assert found.points[0][1] == pytest.approx(expected)
+
+
+def test_a_percentile_counts_each_value_as_often_as_it_was_seen() -> None:
+    series = Series()
+    series.add(Key.of(NAMESPACE, "a", [("Of", "a")]), START, {10.0: 9, 20.0: 1})
+
+    (found,) = evaluate([line("a", shown=True, statistic="p90")], series, START, START + 60, 60)
+
+    assert found.points[0][1] == pytest.approx(11.0)  # between the 9th and the 10th of ten, a tenth of the way
+
+
+def test_the_order_of_dimensions_says_nothing() -> None:
+    series = Series()
+    series.add(Key.of(NAMESPACE, "a", [("B", "2"), ("A", "1")]), START, {4.0: 1})
+    wanted = Line(metric="a", namespace=NAMESPACE, dimensions=(("A", "1"), ("B", "2")), statistic="Sum")
+
+    (found,) = evaluate([wanted], series, START, START + 60, 60)
+
+    assert found.points == ((START, 4.0),)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nobody / a", "no line of the widget has the id nobody"),
+        ("a ^ 2", "is of no form that is evaluated here"),
+        ("a ** 2", "is of no form that is evaluated here"),
+        ("a > 1 AND a < 3", "it cannot be read as an expression"),
+        ("a > 1 && a < 3", "it cannot be read as an expression"),
+        ("a > 1 and a < 3", "is of no form that is evaluated here"),
+        ("0 < a < 3", "is of no form that is evaluated here"),
+        ("RATE(a)", "RATE(a) is of no form that is evaluated here"),
+        ("FILL(a, LINEAR)", "no line of the widget has the id LINEAR"),
+        ("sum([a, a])", "is of no form that is evaluated here"),
+        ("SUM(*a)", "is of no form that is evaluated here"),
+        ("SUM(a, a)", "SUM takes 1 arguments"),
+        ("IF(a)", "IF takes 2 or 3 arguments"),
+        ("IF(1, a)", "IF is evaluated for a series as its condition"),
+        ("IF([a, a], a)", "IF is evaluated for a series as its condition"),
+        ("FILL(1, 0)", "1 is a number where a series is needed"),
+        ("FILL(a, [a, a])", "FILL is evaluated with a number, one series or REPEAT"),
+        ("[a, a] + [a, a]", "two arrays are joined"),
+        ("[a, a] > 1", "only two series, or a series and a number, are compared"),
+        ("[a, 1]", "1 is a number where a series is needed"),
+        ("[]", "is of no form that is evaluated here"),
+        ("5", "it gives a number, and only series can be drawn"),
+        ("MAX(a)", "it gives a number, and only series can be drawn"),
+        ("a / (1 / 0)", "it divides by zero, or the number is too large"),
+        ("a * 1e999", "is no number that CloudWatch takes"),
+        ("a * True", "is no number that CloudWatch takes"),
+        ("a + 'text'", "is of no form that is evaluated here"),
+        ("SUM(missing)", "no line of the widget has the id missing"),
+        ("MIN(empty)", "has no point to compute a number of"),
+        ("a + shown", "it reads itself"),
+        ("a.b", "is of no form that is evaluated here"),
+        ("a[0]", "is of no form that is evaluated here"),
+        ("lambda: a", "is of no form that is evaluated here"),
+        ("__import__('os')", "is of no form that is evaluated here"),
+        ("", "it cannot be read as an expression"),
+        ("-" * 1500 + "a", "it is nested too deeply"),
+        ("a" + "+ a" * 1000, "CloudWatch takes 2048"),
+        ("SEARCH('{Tandem}', 'p50', 7)", "does not go into the widget's 60 s"),
+        ("SEARCH('{Tandem}', 'p50', True)", "does not go into the widget's 60 s"),
+        ("SEARCH('{Tandem}')", "SEARCH takes 2 or 3 arguments"),
+        ("SEARCH(a, 'p50')", "SEARCH takes a query and a statistic, both quoted"),
+        ("SEARCH('{Tandem/test,Of}', 'median')", "median is no statistic"),
+    ],
+)
+def test_refuses_what_is_of_no_known_form(text: str, says: str) -> None:
+    with pytest.raises(ExpressionError, match=r"^shown") as refused:
+        drawn(text, a=[1, 2, 3], empty=[None])
+
+    assert says in str(refused.value)
+    assert refused.value.text == text
+
+
+def test_a_refusal_names_the_column() -> None:
+    with pytest.raises(ExpressionError) as refused:
+        drawn("a + RATE(a)", a=[1])
+
+    assert refused.value.place == "shown, column 5"
+
+
+def test_rejects_an_id_that_stands_twice() -> None:
+    with pytest.raises(ExpressionError, match="a: two lines have this id"):
+        evaluate([line("a"), line("a")], Series(), START, START + 60, 60)
+
+
+def test_rejects_an_id_that_cloudwatch_does_not_take() -> None:
+    with pytest.raises(ExpressionError, match="an id begins with a small letter"):
+        evaluate([line("A")], Series(), START, START + 60, 60)
+
+
+def test_rejects_a_statistic_that_is_not_computed_here() -> None:
+    with pytest.raises(ExpressionError, match="tm90 is no statistic"):
+        evaluate([line("a", shown=True, statistic="tm90")], Series(), START, START + 60, 60)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 1e109])
+def test_rejects_a_value_that_cloudwatch_does_not_take(value: float) -> None:
+    with pytest.raises(ValueError, match="a: CloudWatch takes no"):
+        stored(a=[value])
