@@ -6,6 +6,8 @@ Schema 1, raised as the records' schema is.
 
 from __future__ import annotations
 
+import datetime as dt
+import hashlib
 import os
 from pathlib import Path
 from typing import Literal
@@ -108,9 +110,13 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What was to be done before it began; `requests` None where the clock decided."""
+    """What was to be done before it began; `requests` None where the clock decided.
+
+    `requests_per_round` counts all arms; None where a round has no fixed number.
+    """
 
     requests: int | None
+    requests_per_round: int | None = None
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
@@ -134,13 +140,16 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
     `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit; `rounds` is 0 while
     the clock decides; `mixed` says that a turn held all classes; `resumed` has one clock for each --resume; `notes`
-    are sentences that a reader of the figures must know.
+    are sentences that a reader of the figures must know. `environment` and `experiment` are the declared ones whose
+    servers were asked; None where servers were named by address.
     """
 
     schema: int = SCHEMA
     generator: Literal["tandem", "llmperf"] = "tandem"
     version: str
     created_utc: str
+    environment: str | None = None
+    experiment: str | None = None
     arms: tuple[Arm, ...]
     suites: tuple[SuiteUsed, ...]
     schedule: Literal["interleaved", "simultaneous"]
@@ -189,6 +198,37 @@ def read(folder: Path) -> Manifest:
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
     _refuse_newer(path, text)
     return manifest
+
+
+def run_id(manifest: Manifest) -> str:
+    """Return the name of a run wherever runs of many machines lie together, such as a bucket.
+
+    It depends on nothing that a later part of the run changes, so a resumed run keeps its name; two runs share one
+    only if they began in the same millisecond, at the same moment of the same clock, against the same servers.
+
+    Raises:
+        BenchError: created_utc is no moment.
+    """
+    began = moment(manifest.created_utc)
+    parts = (manifest.created_utc, manifest.clock, [(arm.name, arm.url) for arm in manifest.arms], manifest.seed)
+    return f"{began:%Y%m%dT%H%M%SZ}-{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:8]}"
+
+
+def moment(utc: str) -> dt.datetime:
+    """Return a moment of the manifest, in UTC; one that names no zone is UTC.
+
+    Raises:
+        BenchError: the text is no moment.
+    """
+    try:
+        found = dt.datetime.fromisoformat(utc)
+        return (found if found.tzinfo else found.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+    except (ValueError, OverflowError) as error:
+        raise BenchError(
+            f"{utc!r} is no moment such as 2026-11-21T08:30:00+00:00",
+            where=FILE,
+            change="restore the manifest from a copy",
+        ) from error
 
 
 class _Head(msgspec.Struct):

@@ -41,6 +41,7 @@ class Settings:
         wanted: extras that are asked of servers that offer them.
         goodput: metric to its limit, in the metric's unit.
         price_usd_per_hour: of all that the run occupies.
+        environment, experiment: the declared ones whose servers are asked; None where they were named by address.
     """
 
     arms: tuple[manifest.Arm, ...]
@@ -64,6 +65,8 @@ class Settings:
     wanted: frozenset[str] = frozenset()
     goodput: Mapping[str, float] | None = None
     price_usd_per_hour: float | None = None
+    environment: str | None = None
+    experiment: str | None = None
 
     def plan(self) -> Plan:
         """Return who is asked what, in order."""

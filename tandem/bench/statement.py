@@ -91,6 +91,8 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
     return manifest.Manifest(
         version=importlib.metadata.version("tandem"),
         created_utc=utc_now(),
+        environment=settings.environment,
+        experiment=settings.experiment,
         arms=tuple(
             msgspec.structs.replace(arm, server_version=each.version, offers=each.offers)
             for arm, each in zip(settings.arms, found, strict=True)
@@ -121,7 +123,7 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         ),
         clock=clock(),
         host=manifest.Host(cpus=host.cpus(), python=host.python(), load_1m_start=host.load_1m()),
-        plan=manifest.Plan(requests=plan.requests),
+        plan=manifest.Plan(requests=plan.requests, requests_per_round=plan.requests_per_round),
         goodput=dict(settings.goodput) if settings.goodput else None,
         price_usd_per_hour=settings.price_usd_per_hour,
     )

@@ -150,6 +150,8 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     capped = who.most_tokens if who.most_tokens is not None and who.most_tokens < longest else None
     return Settings(
         arms=who.arms,
+        environment=who.environment,
+        experiment=who.experiment,
         api_key=_key(options.api_key_env),
         suites=suites,
         schedule=options.schedule or who.schedule or "interleaved",

@@ -30,11 +30,14 @@ class Measured:
 
     Args:
         arms: the baseline first.
+        environment, experiment: their names; None for servers by address.
         suites, schedule: of the experiment; none for servers by address.
         most_tokens: the longest answer the experiment's servers give; None where that is not known.
     """
 
     arms: tuple[Arm, ...]
+    environment: str | None = None
+    experiment: str | None = None
     suites: tuple[str, ...] = ()
     schedule: Literal["interleaved", "simultaneous"] | None = None
     most_tokens: int | None = None
@@ -90,6 +93,8 @@ def _by_experiment(chosen: Selection, options: argparse.Namespace) -> Measured:
             _arm(environment, experiment, variant, inputs.catalogue, "variant" if place else "baseline")
             for place, variant in enumerate(variants)
         ),
+        environment=environment.name,
+        experiment=experiment.name,
         suites=experiment.suites,
         schedule=experiment.schedule,
         most_tokens=experiment.max_output_tokens,

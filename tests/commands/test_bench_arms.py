@@ -35,6 +35,16 @@ def test_the_arms_are_the_variants_at_their_services(post):
     ]
 
 
+def test_the_environment_and_the_experiment_are_named(post):
+    assert (post.environment, post.experiment) == ("post-us-east-2", "post")
+
+
+def test_servers_by_address_belong_to_no_environment():
+    chosen = measured(CHOSEN, options(baseline=(None, "http://h:1"), model="m"))
+
+    assert (chosen.environment, chosen.experiment) == (None, None)
+
+
 def test_the_addresses_are_those_of_the_rendered_services(post, root):
     rendered = (root / "manifests" / "post-us-east-2" / "post" / "serve" / "serve.yaml").read_text()
 

@@ -1,0 +1,96 @@
+"""What a run says of itself, and the name that follows from it."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from measured import arm, run_manifest
+from running import measure
+
+from tandem.bench import manifest
+from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Clock, Ended, run_id
+
+CLOCK = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z")
+
+
+def test_a_runs_name_begins_with_its_moment() -> None:
+    assert run_id(run_manifest(created_utc="2026-11-21T08:30:05.123+00:00")).startswith("20261121T083005Z-")
+
+
+def test_a_runs_name_is_in_utc_wherever_it_began() -> None:
+    assert run_id(run_manifest(created_utc="2026-11-21T09:30:05+01:00")).startswith("20261121T083005Z-")
+
+
+def test_a_runs_name_is_a_pure_function_of_its_manifest() -> None:
+    name = run_id(run_manifest())
+
+    assert name == run_id(run_manifest()) == "20261121T000000Z-" + name[-8:]
+    assert set(name[-8:]) <= set("0123456789abcdef")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"seed": 2},
+        {"clock": msgspec.structs.replace(CLOCK, monotonic_s=2.0)},
+        {"created_utc": "2026-11-21T00:00:00.001Z"},
+        {"arms": (arm("base", role="baseline"), arm("other"))},
+        {"arms": (arm("base", role="baseline"), arm("spec", url="http://127.0.0.1:2"))},
+    ],
+    ids=["seed", "clock", "moment", "arm", "address"],
+)
+def test_two_runs_have_two_names(changes: dict[str, object]) -> None:
+    assert run_id(run_manifest(**changes)) != run_id(run_manifest())
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"resumed": (CLOCK,)},
+        {"ended": None},
+        {"ended": Ended(reason="interrupted", utc="2026-11-21T02:00:00Z")},
+        {"notes": ("n",)},
+        {"goodput": {"ttft_ms": 5.0}},
+        {"rounds": 7},
+    ],
+    ids=["resumed", "going", "interrupted", "noted", "limited", "by the clock"],
+)
+def test_a_run_that_goes_on_keeps_its_name(changes: dict[str, object]) -> None:
+    assert run_id(run_manifest(**changes)) == run_id(run_manifest())
+
+
+def test_a_moment_that_is_none_is_refused_with_its_text() -> None:
+    with pytest.raises(BenchError, match="'yesterday' is no moment"):
+        run_id(run_manifest(created_utc="yesterday"))
+
+
+def test_a_manifest_of_before_names_no_environment(tmp_path) -> None:
+    fields = msgspec.to_builtins(run_manifest())
+    del fields["environment"], fields["experiment"], fields["plan"]["requests_per_round"]
+    (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode(fields))
+
+    found = manifest.read(tmp_path)
+
+    assert (found.environment, found.experiment, found.plan.requests_per_round) == (None, None, None)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    return measure(tmp_path_factory.mktemp("named"), environment="prod", experiment="post", rounds=None, duration_s=0.1)
+
+
+def test_a_run_names_its_environment_and_experiment(ran) -> None:
+    assert (ran.manifest["environment"], ran.manifest["experiment"]) == ("prod", "post")
+
+
+def test_a_run_by_the_clock_says_how_many_requests_a_round_has(ran) -> None:
+    assert (ran.manifest["plan"]["requests"], ran.manifest["plan"]["requests_per_round"]) == (None, 8)
+
+
+def test_a_run_of_another_environment_is_not_gone_on_with(ran) -> None:
+    with pytest.raises(BenchError, match='environment was "prod" when this run began and is "test" now'):
+        measure(
+            ran.folder.parent, environment="test", experiment="post", rounds=None, duration_s=0.1, resume=True,
+            at=[server.port for server in ran.servers],
+        )  # fmt: skip
