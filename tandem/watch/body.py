@@ -20,8 +20,8 @@ from tandem.watch.faults import faults_of_widgets
 from tandem.watch.layout import boxes
 from tandem.watch.widget import Dashboard, Expression, Graph, Line, Mark, Variable
 
-# No source gives a size that CloudWatch takes. The template that carries the bodies may have 1 MB (CloudFormation quotas,
-# read 2026-11-21), in which each quote is escaped: a body above this, three of which would fill it, is not deployed.
+# No source gives a size that CloudWatch takes. The template that carries the bodies may have 1 MB (CloudFormation
+# quotas), and each quote is escaped in it: of larger bodies not three would fit.
 BODY_BYTES = 250_000
 _MOMENT = "#687078"  # of a vertical mark: seen on white and on dark, no arm's color
 
