@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from tandem.metrics import BENCH, EVERY, metric
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.watch.drawn import DRAWN_VARIANTS, PERIOD_S, Arms
+from tandem.watch.compared import DRAWN_VARIANTS, PERIOD_S, Arms
 from tandem.watch.figures import figures
 from tandem.watch.layout import COLUMNS, text
 from tandem.watch.scope import Watching

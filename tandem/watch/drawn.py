@@ -1,79 +1,104 @@
-"""The arms that a dashboard can tell apart, and the series in which the bench publishes each.
+"""Series under evaluation, and what CloudWatch does with their points.
 
-Invariant: the baseline is the first variant that decodes plainly; an arm has one color in every graph.
+Invariant: pure; a missing point is absent, never a NaN, and no result holds a number that is not finite.
+
+Sources: user guide, "Using math expressions with CloudWatch metrics", read 2026-11-21. Stated by us, not by the guide:
+FILL with REPEAT leaves what lies before the first point empty, and FILL with a number fills a series without any point;
+MIN and MAX of an array pass over missing points.
 """
 
 from __future__ import annotations
 
-from tandem.metrics import BENCH_DIMENSIONS, EVERY
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Variant
-from tandem.watch.scope import Watching
-from tandem.watch.widget import Line, Statistic, Variable
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
-PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
-BASELINE_COLOR = "#7a8ba6"
-# Each at least 20 apart (CIE 1976) from every other and from the baseline, for normal sight as for protanopia and
-# deuteranopia, and at least 2:1 against white and against CloudWatch's dark: tests/watch/test_colors.py
-VARIANT_COLORS = ("#e69f00", "#471af9", "#bd0505", "#72ca84", "#42b1fa", "#8d3547", "#4156aa", "#6a6afb")
-DRAWN_VARIANTS = len(VARIANT_COLORS)  # beside the baseline; more lines in a graph are not told apart
+from tandem.watch.series import Key, Points
+
+Binary = Callable[[float, float], float]
 
 
-class Arms:
-    """Which arms of an experiment are drawn, and the series of each.
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A series under evaluation.
 
     Args:
-        environment: whose namespace they are published in.
-        watching: the experiment and its traffic.
+        points: of it.
+        label: what the legend says where nobody else says it.
+        key: the metric that it is; None for what is computed.
     """
 
-    def __init__(self, environment: Environment, watching: Watching) -> None:
-        self.environment, self.watching = environment, watching
-        self.namespace = names.bench_namespace(environment)
-        every = watching.experiment.all_variants()
-        self.baseline = next((variant for variant in every if variant.mode == "none"), None)
-        others = tuple(variant for variant in every if variant is not self.baseline)
-        self.variants, self.undrawn = others[:DRAWN_VARIANTS], others[DRAWN_VARIANTS:]
-        self.drawn = ((self.baseline,) if self.baseline else ()) + self.variants
-        classes = (*watching.traffic.classes, EVERY)
-        loads = tuple(str(streams) for streams in reversed(watching.traffic.concurrencies))  # every suite has the most
-        self.variables = (
-            Variable(dimension="PromptClass", label="Prompt class", values=classes),
-            Variable(dimension="Concurrency", label="Concurrency", values=loads),
-        )
-        self.chosen = classes[0], loads[0]
+    points: Points
+    label: str = ""
+    key: Key | None = None
 
-    def color(self, variant: Variant) -> str:
-        """Return the color that an arm has in every graph."""
-        return BASELINE_COLOR if variant is self.baseline else VARIANT_COLORS[self.variants.index(variant)]
 
-    def line(self, name: str, variant: Variant, statistic: Statistic, id_: str | None = None) -> Line:
-        """Return an arm's series of a figure at the chosen class and concurrency; hidden where it has an id."""
-        return self.cell(name, variant, statistic, self.chosen, id_)
+def finite(does: Binary, left: float, right: float) -> float | None:
+    """Return the result, None where there is none: a division by zero, a number beyond all bounds."""
+    try:
+        found = does(left, right)
+    except (ZeroDivisionError, OverflowError):
+        return None
+    return found if math.isfinite(found) else None
 
-    def cell(
-        self, name: str, variant: Variant, statistic: Statistic, cell: tuple[str, str], id_: str | None = None
-    ) -> Line:
-        """Return an arm's series of a figure at one class and concurrency; hidden where it has an id."""
-        class_, concurrency = cell
-        values = (self.watching.experiment.name, variant.name, class_, concurrency)
-        return Line(
-            metric=name,
-            namespace=self.namespace,
-            dimensions=tuple(zip(BENCH_DIMENSIONS, values, strict=True)),
-            statistic=statistic,
-            label=None if id_ else variant.name,
-            id=id_,
-            shown=id_ is None,
-            color=None if id_ else self.color(variant),
-        )
 
-    def search(self, name: str, statistic: Statistic, **values: str) -> str:
-        """Return the SEARCH for a figure of this experiment, in the cells that have the given values."""
-        terms = {"MetricName": name, "Experiment": self.watching.experiment.name, **values}
-        return (
-            f'SEARCH(\'{{"{self.namespace}",{",".join(BENCH_DIMENSIONS)}}} '
-            + " ".join(f'{key}="{value}"' for key, value in terms.items())
-            + f"', '{statistic}', {PERIOD_S})"
-        )
+def joined(does: Binary, left: float | Drawn, right: float | Drawn) -> Points:
+    """Return the result at each time at which either side has a point: the other's missing one counts as 0."""
+    times = sorted({at for side in (left, right) if isinstance(side, Drawn) for at in side.points})
+
+    def value(side: float | Drawn, at: int) -> float:
+        return side if isinstance(side, float) else side.points.get(at, 0.0)
+
+    found = {at: finite(does, value(left, at), value(right, at)) for at in times}
+    return {at: result for at, result in found.items() if result is not None}
+
+
+def chosen(condition: Drawn, then: float | Drawn, otherwise: float | Drawn) -> Points:
+    """Return IF's points: at each point of the condition, that of `then` where it is not 0, else that of `otherwise`.
+
+    Where `then` lacks the point it is 0; where `otherwise` does, none is drawn.
+    """
+    points: Points = {}
+    for at, holds in condition.points.items():
+        side = then if holds else otherwise
+        if isinstance(side, float):
+            points[at] = side
+        elif holds or at in side.points:
+            points[at] = side.points.get(at, 0.0)
+    return points
+
+
+def pooled(series: Iterable[Drawn], does: Callable[[list[float]], float]) -> Points:
+    """Return, at each time, one number of all series that have a point there."""
+    pools: dict[int, list[float]] = {}
+    for each in series:
+        for at, value in each.points.items():
+            pools.setdefault(at, []).append(value)
+    found = {at: does(pools[at]) for at in sorted(pools)}
+    return {at: value for at, value in found.items() if math.isfinite(value)}
+
+
+def running(points: Points) -> Points:
+    """Return the sum of each point and all before it."""
+    total, found = 0.0, {}
+    for at in sorted(points):
+        total += points[at]
+        if not math.isfinite(total):
+            break
+        found[at] = total
+    return found
+
+
+def filled(points: Points, filler: Mapping[int, float], grid: range) -> Points:
+    """Return the points, and those of the filler where there is none."""
+    return {at: (points if at in points else filler)[at] for at in grid if at in points or at in filler}
+
+
+def repeated(points: Points, grid: range) -> Points:
+    """Return the points, each repeated until the next."""
+    found, last = {}, None
+    for at in grid:
+        last = points.get(at, last)
+        if last is not None:
+            found[at] = last
+    return found

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from tandem.metrics import BENCH, metric
 from tandem.spec.experiment import Variant
-from tandem.watch.drawn import PERIOD_S, Arms
+from tandem.watch.compared import PERIOD_S, Arms
 from tandem.watch.layout import text
 from tandem.watch.widget import Expression, Graph, Text
 
