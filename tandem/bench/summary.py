@@ -13,7 +13,7 @@ import gc
 import os
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
@@ -35,7 +35,7 @@ FILE = "summary.json"
 RECORDS = "records.jsonl"
 ALL = "all"
 _DECIMALS = 6  # of a millisecond: finer than any clock here
-_PART = 64 << 20  # bytes of records: below, starting a process takes longer than reading
+_PART = 32 << 20  # bytes of records: below, starting a process takes longer than reading
 _AHEAD = 2  # parts that wait at each other process, so that it never waits itself
 _LIMITABLE = sorted({"ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s"})
 
@@ -122,12 +122,15 @@ def summarize(folder: Path) -> Summary:
         BenchError: a file is missing, or a line is not what it must be; it is named.
     """
     run = manifest.read(folder)
-    _check_limits(run, folder)
+    check_limits(run, folder)
     total = read(folder / RECORDS, run.goodput)
     changes, reasons = counters.changes(counters.read_scrapes(folder / counters.FILE))
-    throughput = turns.throughput(total, limited=bool(run.goodput))
-    accepted = turns.acceptance(changes, {arm.name: arm for arm in run.arms}, total)
-    spreads = {**_spreads(total), **throughput.spreads, **accepted.spreads}
+    with ThreadPoolExecutor(_cores()) as threads:  # numpy lets go of the interpreter while it sorts
+        timed = threads.submit(turns.throughput, total, limited=bool(run.goodput))
+        spreads = _spreads(total, threads)
+        accepted = turns.acceptance(changes, {arm.name: arm for arm in run.arms}, total)
+        throughput = timed.result()
+    spreads |= throughput.spreads | accepted.spreads
     order = _Order(run, total)
     cells = order.cells(spreads)
     named = {cell.metric for cell in cells}
@@ -243,7 +246,12 @@ def _without_cycles() -> Iterator[None]:
             gc.enable()
 
 
-def _check_limits(run: Manifest, folder: Path) -> None:
+def check_limits(run: Manifest, folder: Path) -> None:
+    """Refuse a goodput that limits what no request has.
+
+    Raises:
+        BenchError: it is named.
+    """
     for name in run.goodput or {}:
         if name not in _LIMITABLE:
             raise BenchError(
@@ -253,14 +261,13 @@ def _check_limits(run: Manifest, folder: Path) -> None:
             )
 
 
-def _spreads(total: Tally) -> Spreads:
+def _spreads(total: Tally, threads: Executor) -> Spreads:
     pooled: dict[tuple[Load, str], list[Values]] = {}
     for (load, name), arrays in total.values.items():
         pooled.setdefault((load.pooled(), name), []).extend(arrays)
-    cells = [*total.values.items(), *pooled.items()]
-    with ThreadPoolExecutor(_cores()) as threads:  # numpy lets go of the interpreter while it looks for a quantile
-        spreads = threads.map(lambda cell: spread(np.concatenate(cell[1])), cells)
-        return {key: across for (key, _), across in zip(cells, spreads, strict=True) if across}
+    cells = [*pooled.items(), *total.values.items()]  # the long ones first, so that no thread is left with one
+    spreads = threads.map(lambda cell: spread(np.concatenate(cell[1])), cells)
+    return {key: across for (key, _), across in zip(cells, spreads, strict=True) if across}
 
 
 def _cores() -> int:

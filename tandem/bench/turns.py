@@ -23,11 +23,26 @@ Spreads = dict[tuple[Load, str], Spread]
 _APART = 1.01  # a server's count and the records' that differ by more than this factor cannot both be right
 
 
+class OfTurns(NamedTuple):
+    """One figure turn by turn: whose turns, and the value of each."""
+
+    turns: Sequence[tuple[Load, Place]]
+    values: Values
+
+
 @dataclass
 class Measured:
-    """Figures by load and metric; and, by arm and sentence, in how many turns a sentence held."""
+    """Figures of turns.
+
+    Args:
+        spreads: by load and metric.
+        values: what each spread is over. Throughput of all classes together is that of their turns at one place, taken
+            as one turn; what a server counted stands under the turn's own class there too.
+        said: by arm and sentence, in how many turns a sentence held.
+    """
 
     spreads: Spreads = field(default_factory=dict)
+    values: dict[tuple[Load, str], OfTurns] = field(default_factory=dict)
     said: Counter[tuple[str, str]] = field(default_factory=Counter)
 
 
@@ -49,19 +64,19 @@ def throughput(tally: Tally, *, limited: bool) -> Measured:
 class _Turns(NamedTuple):
     """Turns with their busy time; every column has one value a turn."""
 
-    loads: Sequence[Load]
+    turns: Sequence[tuple[Load, Place]]
     busy_s: Values
     rows: Rows
 
     def sum_of(self, column: Values | Mask) -> Values:
         """Sum a column of requests to one of turns."""
-        summed: Values = np.bincount(self.rows.turn, column, minlength=len(self.loads)).astype(float)
+        summed: Values = np.bincount(self.rows.turn, column, minlength=len(self.turns)).astype(float)
         return summed
 
 
 def _add(found: Measured, turns: Sequence[tuple[Load, Place]], rows: Rows, *, limited: bool) -> None:
     busy_s = _busy_s(rows.turn, rows.start_s, rows.end_s, len(turns))
-    timed = _Turns([load for load, _ in turns], busy_s, rows)
+    timed = _Turns(turns, busy_s, rows)
     untold = np.isnan(rows.tokens) & ~rows.failed
     _spread(found, "system_output_tokens_per_s", timed, np.where(rows.failed, 0.0, np.nan_to_num(rows.tokens)), untold)
     if limited:
@@ -71,7 +86,7 @@ def _add(found: Measured, turns: Sequence[tuple[Load, Place]], rows: Rows, *, li
 def _spread(found: Measured, name: str, turns: _Turns, amounts: Values | Mask, unknowns: Mask) -> None:
     amount, unknown = turns.sum_of(amounts), turns.sum_of(unknowns)
     by_load: dict[Load, list[int]] = defaultdict(list)
-    for index, load in enumerate(turns.loads):
+    for index, (load, _) in enumerate(turns.turns):
         by_load[load].append(index)
     for load, places in by_load.items():
         usable = [place for place in places if not unknown[place] and turns.busy_s[place] > 0]
@@ -79,8 +94,10 @@ def _spread(found: Measured, name: str, turns: _Turns, amounts: Values | Mask, u
             found.said[load.arm, f"{name} leaves out turns in which a request has no usable figure"] += len(
                 places
             ) - len(usable)
-        across = spread(amount[usable] / turns.busy_s[usable])
+        values = amount[usable] / turns.busy_s[usable]
+        across = spread(values.copy())
         if across:
+            found.values[load, name] = OfTurns([turns.turns[place] for place in usable], values)
             mean = float(amount[usable].sum() / turns.busy_s[usable].sum())
             found.spreads[load, name] = across._replace(mean=mean)
 
@@ -113,17 +130,25 @@ def acceptance(changes: Sequence[tuple[Turn, Change]], arms: Mapping[str, Arm], 
     """
     found = Measured()
     recorded = _recorded(tally)
-    by_load: dict[Load, list[tuple[Change, int]]] = defaultdict(list)
+    by_load: dict[Load, list[_Seen]] = defaultdict(list)
     for turn, change in changes:
         load, place = Load(*turn[:4]), Place(*turn[4:])
         known = recorded.get((load, place), _Known())
         for doubt in _doubts(change, known):
             found.said[load.arm, doubt] += 1
         for mine in {load, load.pooled()}:
-            by_load[mine].append((change, known.failed))
+            by_load[mine].append(_Seen((load, place), change, known.failed))
     for load, seen in by_load.items():
         _add_rates(found, load, seen, arms.get(load.arm))
     return found
+
+
+class _Seen(NamedTuple):
+    """What was counted in one turn, and how many of its requests failed."""
+
+    turn: tuple[Load, Place]
+    change: Change
+    failed: int
 
 
 class _Known(NamedTuple):
@@ -160,20 +185,22 @@ def _doubts(change: Change, known: _Known) -> Iterator[str]:
         yield "requests were running while its counters were read"
 
 
-def _add_rates(found: Measured, load: Load, seen: Sequence[tuple[Change, int]], arm: Arm | None) -> None:
+def _add_rates(found: Measured, load: Load, seen: Sequence[_Seen], arm: Arm | None) -> None:
     known = _known(arm)
-    values: dict[str, list[float]] = defaultdict(list)
+    values: dict[str, list[tuple[tuple[Load, Place], float]]] = defaultdict(list)
     summed: dict[str, Change] = {}
-    for change, failed in seen:
+    for turn, change, failed in seen:
         said = rates(change, known, failed=failed)
         for name, value in said.values.items():
-            values[name].append(value)
+            values[name].append((turn, value))
             summed[name] = summed[name] + change if name in summed else change
         if load.class_ is None:
             found.said.update((load.arm, sentence) for sentence in _explained(said))
     for name, single in values.items():
-        across, mean = spread(np.array(single)), rates(summed[name], known).values.get(name)
+        of_turns = OfTurns([turn for turn, _ in single], np.array([value for _, value in single]))
+        across, mean = spread(of_turns.values.copy()), rates(summed[name], known).values.get(name)
         if across and mean is not None:
+            found.values[load, name] = of_turns
             found.spreads[load, name] = across._replace(mean=mean)
 
 

@@ -483,6 +483,19 @@ def test_several_processes_give_the_same_bytes_as_one(tmp_path: Path, monkeypatc
     assert (folder / "summary.json").read_bytes() == alone_bytes
 
 
+def test_records_that_another_program_spelled_give_the_same_bytes(tmp_path: Path) -> None:
+    folder = write_run(tmp_path, various())
+    path = folder / "records.jsonl"
+    summary.write(folder)
+    ours = (folder / "summary.json").read_bytes()
+
+    path.write_text("".join(json.dumps(json.loads(line)) + "\n" for line in path.read_text().splitlines()))
+
+    assert b'[0.2, "text", 1]' in path.read_bytes()
+    summary.write(folder)
+    assert (folder / "summary.json").read_bytes() == ours
+
+
 def test_of_several_bad_lines_the_first_is_named_whichever_process_meets_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
