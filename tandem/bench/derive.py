@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.bench.columns import KIND, Chunks, Mask, Whole, of_objects
+from tandem.bench.columns import KIND, Chunks, Fields, Mask, Whole, fields_of, of_objects
 from tandem.bench.quantiles import Values
 from tandem.bench.record import Measured
 
@@ -64,28 +63,29 @@ class Figures:
 
 def of(record: Measured) -> dict[str, float]:
     """Return the figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
-    figures = derive([record])
-    single = {name: float(values[0]) for name, values in figures.values.items() if np.isfinite(values[0])}
-    return single | ({"chunk_gap_ms": float(np.mean(figures.gaps_ms))} if len(figures.gaps_ms) else {})
+    found = derive([record])
+    single = {name: float(values[0]) for name, values in found.values.items() if np.isfinite(values[0])}
+    return single | ({"chunk_gap_ms": float(np.mean(found.gaps_ms))} if len(found.gaps_ms) else {})
 
 
-def derive(records: Sequence[Measured], columns: Chunks | None = None) -> Figures:
-    """Return the figures of `records`.
+def derive(records: Sequence[Measured]) -> Figures:
+    """Return the figures of `records`."""
+    told = fields_of(records)
+    return figures(told, of_objects(told["chunks"]))
 
-    Args:
-        records: in any order.
-        columns: their chunks, where they were read as columns; the records' own are not looked at then.
-    """
-    chunks = _chunks(of_objects([record.chunks for record in records]) if columns is None else columns)
-    tokens = _column(records, "completion_tokens")
+
+def figures(told: Fields, columns: Chunks) -> Figures:
+    """Return the figures of records whose fields and chunks are columns."""
+    chunks = _chunks(columns)
+    tokens = _column(told, "completion_tokens")
     bearing = _bearing(chunks)
-    failed = np.array([record.error is not None for record in records], bool)
-    suspects = {word: mask & ~failed for word, mask in _suspects(records, chunks, bearing, tokens).items()}
-    values = _values(records, chunks, bearing, tokens)
+    failed = np.array([error is not None for error in told["error"]], bool)
+    suspects = {word: mask & ~failed for word, mask in _suspects(told, chunks, bearing, tokens).items()}
+    values = _values(told, chunks, bearing, tokens)
     untimed = failed | suspects[CLOCK] | suspects[AFTER_END]
-    by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
+    by_ids = np.array([counted_by == "token_ids" for counted_by in told["counted_by"]], bool)
     uncounted = suspects[FEW] | suspects[FELL] | suspects[DIFFERS] | suspects[NOTHING] | (suspects[DOUBTED] & ~by_ids)
-    ends_only = np.array([record.generator == "llmperf" for record in records], bool)
+    ends_only = np.array([generator == "llmperf" for generator in told["generator"]], bool)
     for name, figure in values.items():
         figure[untimed] = np.nan
         if name in _COUNTED:
@@ -163,8 +163,8 @@ def _pick(values: Values, places: Whole) -> Values:
     return picked
 
 
-def _column(records: Sequence[Measured], name: str) -> Values:
-    return np.array(list(map(attrgetter(name), records)), dtype=float)
+def _column(told: Fields, name: str) -> Values:
+    return np.array(told[name], dtype=float)
 
 
 def _where(mask: Mask, above: Values, below: Values) -> Values:
@@ -174,7 +174,7 @@ def _where(mask: Mask, above: Values, below: Values) -> Values:
     return result
 
 
-def _values(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Values]:
+def _values(told: Fields, chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Values]:
     ttft_ms = 1e3 * _pick(chunks.at, bearing.first)
     e2e_ms = 1e3 * _pick(chunks.at, _ends(np.flatnonzero(chunks.kind != KIND["usage"]), chunks)[1])
     return {
@@ -184,9 +184,9 @@ def _values(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tok
         "e2e_ms": e2e_ms,
         "tokens_per_chunk": _where(bearing.number > 0, tokens, bearing.number.astype(float)),
         "output_tokens_per_s": _where(e2e_ms > 0, tokens, e2e_ms / 1e3),
-        "prompt_tokens": _column(records, "prompt_tokens"),
+        "prompt_tokens": _column(told, "prompt_tokens"),
         "completion_tokens": tokens.copy(),
-        "schedule_delay_ms": 1e3 * (_column(records, "start_s") - _column(records, "due_s")),
+        "schedule_delay_ms": 1e3 * (_column(told, "start_s") - _column(told, "due_s")),
         "llmperf_inter_token_latency_ms": _llmperf_ms(chunks),
     }
 
@@ -210,8 +210,8 @@ def _gaps(chunks: _Chunks, bearing: _Bearing) -> tuple[Values, Whole]:
     return 1e3 * np.diff(chunks.at[bearing.places])[same], owners[1:][same]
 
 
-def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Mask]:
-    end_s, headers_s = _column(records, "end_s"), _column(records, "headers_s")
+def _suspects(told: Fields, chunks: _Chunks, bearing: _Bearing, tokens: Values) -> dict[str, Mask]:
+    end_s, headers_s = _column(told, "end_s"), _column(told, "headers_s")
     earliest, latest = _pick(chunks.at, chunks.first), _pick(chunks.at, chunks.last)
     back = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at) < 0)
     return {
@@ -226,7 +226,7 @@ def _suspects(records: Sequence[Measured], chunks: _Chunks, bearing: _Bearing, t
         # one less is a stop token that was counted and never sent
         DIFFERS: (bearing.tokens > tokens) | (bearing.tokens < tokens - 1),
         NOTHING: (bearing.number == 0) & (tokens > 1),
-        DOUBTED: np.array([record.error_detail is not None for record in records], bool),
+        DOUBTED: np.array([detail is not None for detail in told["error_detail"]], bool),
     }
 
 

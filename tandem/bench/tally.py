@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice, pairwise
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -19,8 +18,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.bench.columns import Chunks, Mask, Whole, of_text
-from tandem.bench.derive import Figures, derive
+from tandem.bench.columns import Chunks, Fields, Mask, Whole, fields_of, of_objects, of_text
+from tandem.bench.derive import Figures, figures
 from tandem.bench.quantiles import Values
 from tandem.bench.record import SCHEMA, Measured, Torn, Unparsed, bad_line, is_torn
 from tandem.metrics import metric
@@ -155,7 +154,7 @@ def tally(part: Part) -> Tally:
     for block in _blocks(part):
         if block.torn:
             sum_.torn.append(block.torn)
-        if block.records:
+        if len(block.chunks.numbers):
             _add_block(sum_, gathered, turns, block, part.limits)
     sum_.turns = dict(turns.codes())
     gathered.split(sum_, turns)
@@ -165,10 +164,10 @@ def tally(part: Part) -> Tally:
 
 
 class _Block(NamedTuple):
-    """Records that were decoded at once; `chunks` None: their chunks are the records' own."""
+    """Records that were decoded at once, as columns."""
 
-    records: Sequence[Measured]
-    chunks: Chunks | None = None
+    told: Fields
+    chunks: Chunks
     torn: Torn | None = None
 
 
@@ -182,7 +181,7 @@ def _blocks(part: Part) -> Iterator[_Block]:
             if not text.endswith(b"\n"):
                 text += file.readline()
             block = _as_columns(quick, text) or _as_objects(whole, text, part.path, at)
-            if set(map(attrgetter("schema"), block.records)) - {SCHEMA}:
+            if set(block.told["schema"]) - {SCHEMA}:
                 _refuse_schema(whole, text, part.path, at)
             at += len(text)
             yield block
@@ -194,16 +193,27 @@ def _as_columns(decoder: msgspec.json.Decoder[Unparsed], text: bytes) -> _Block 
         records = decoder.decode_lines(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-    chunks = of_text([record.chunks for record in records]) if len(records) == _lines(text) else None
-    return None if chunks is None else _Block(records, chunks)
+    if len(records) != _lines(text):
+        return None
+    told = fields_of(records)
+    chunks = of_text(told["chunks"])
+    return None if chunks is None else _Block(told, chunks)
 
 
 def _as_objects(decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int) -> _Block:
+    records, torn = _decoded(decoder, text, path, at)
+    told = fields_of(records)
+    return _Block(told, of_objects(told["chunks"]), torn)
+
+
+def _decoded(
+    decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int
+) -> tuple[list[Measured], Torn | None]:
     try:
         records = decoder.decode_lines(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return _line_by_line(decoder, text, path, at)
-    return _Block(records) if len(records) == _lines(text) else _line_by_line(decoder, text, path, at)
+    return (records, None) if len(records) == _lines(text) else _line_by_line(decoder, text, path, at)
 
 
 def _lines(text: bytes) -> int:
@@ -211,17 +221,19 @@ def _lines(text: bytes) -> int:
     return int(ends) + (not text.endswith(b"\n"))
 
 
-def _line_by_line(decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int) -> _Block:
+def _line_by_line(
+    decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int
+) -> tuple[list[Measured], Torn | None]:
     records = []
     for line in text.splitlines(keepends=True):
         try:
             records.append(decoder.decode(line))
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             if is_torn(line):
-                return _Block(records, torn=Torn(path, _number(path, at), len(line)))
+                return records, Torn(path, _number(path, at), len(line))
             raise bad_line(line, path, _number(path, at), error) from error
         at += len(line)
-    return _Block(records)
+    return records, None
 
 
 def _refuse_schema(decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int) -> None:
@@ -249,10 +261,11 @@ class _Turns:
         self._loads: dict[Load, int] = {}
         self._load_of_turn: list[int] = []
 
-    def of(self, records: Sequence[Measured]) -> Whole:
+    def of(self, told: Fields) -> Whole:
         """Return the code of each record's turn."""
         known = self._known
-        keys = list(map(attrgetter("arm", "class_", "concurrency", "rate_per_s", "round", "slot"), records))
+        stated = ("arm", "class_", "concurrency", "rate_per_s", "round", "slot")
+        keys = list(zip(*(told[name] for name in stated), strict=True))
         for key in dict.fromkeys(keys):
             known.setdefault(key, len(known))
         for key in islice(known, len(self._load_of_turn), None):
@@ -323,17 +336,17 @@ class _Cells:
 def _add_block(
     sum_: Tally, gathered: _Gathered, turns: _Turns, block: _Block, limits: Mapping[str, float] | None
 ) -> None:
-    records = block.records
-    figures, of_records = derive(records, block.chunks), turns.of(records)
-    gathered.add(of_records, figures)
-    _add_counts(sum_, records, _Loads(turns.loads, turns.load_codes(of_records)), figures)
-    sum_.rows.append(_rows(records, of_records, figures, limits or {}))
-    sum_.ids.append(_ids(records))
+    told, of_records = block.told, turns.of(block.told)
+    found = figures(told, block.chunks)
+    gathered.add(of_records, found)
+    _add_counts(sum_, told, _Loads(turns.loads, turns.load_codes(of_records)), found)
+    sum_.rows.append(_rows(told, of_records, found, limits or {}))
+    sum_.ids.append(_ids(told["request_id"]))
 
 
-def _ids(records: Sequence[Measured]) -> NDArray[np.uint64]:
+def _ids(request_ids: Sequence[str]) -> NDArray[np.uint64]:
     """Return 64 bits of each request's id that two processes make alike; Python's own hash differs between them."""
-    names = [record.request_id.encode() for record in records]
+    names = [request_id.encode() for request_id in request_ids]
     high, low = (np.fromiter(map(check, names), np.uint64, len(names)) for check in (zlib.crc32, zlib.adler32))
     both: NDArray[np.uint64] = (high << np.uint64(32)) | low
     return both
@@ -351,24 +364,24 @@ class _Loads(NamedTuple):
         return self.loads[code]
 
 
-def _add_counts(sum_: Tally, records: Sequence[Measured], of: _Loads, figures: Figures) -> None:
-    sum_.generators.update(map(attrgetter("generator"), records))
-    _count(sum_.requests, of, np.ones(len(records), bool))
-    for index in np.flatnonzero(figures.failed).tolist():
-        sum_.errors[of.of(index), str(records[index].error)] += 1
-    said = Counter(zip(of.codes.tolist(), map(attrgetter("content"), records), strict=True))
+def _add_counts(sum_: Tally, told: Fields, of: _Loads, found: Figures) -> None:
+    sum_.generators.update(told["generator"])
+    _count(sum_.requests, of, np.ones(len(found.failed), bool))
+    for index in np.flatnonzero(found.failed).tolist():
+        sum_.errors[of.of(index), str(told["error"][index])] += 1
+    said = Counter(zip(of.codes.tolist(), told["content"], strict=True))
     for (code, word), number in said.items():
         if word is not None:
             sum_.content[of.loads[code], word] += number
-    silent = np.array([record.completion_tokens is None for record in records])
-    retried = np.array([record.attempts > 1 for record in records])
+    silent = np.array([tokens is None for tokens in told["completion_tokens"]], bool)
+    retried = np.array(told["attempts"]) > 1
     for counter, mask in (
         (sum_.retried, retried),
-        (sum_.short, _short(records) & ~figures.failed),
-        (sum_.uncounted, silent & ~figures.failed),
+        (sum_.short, _short(told) & ~found.failed),
+        (sum_.uncounted, silent & ~found.failed),
     ):
         _count(counter, of, mask)
-    for word, mask in figures.suspects.items():
+    for word, mask in found.suspects.items():
         for index in np.flatnonzero(mask).tolist():
             sum_.suspects[of.of(index), word] += 1
 
@@ -379,33 +392,33 @@ def _count(counter: Counter[Load], of: _Loads, mask: Mask) -> None:
         counter[of.loads[code]] += int(numbers[code])
 
 
-def _short(records: Sequence[Measured]) -> Mask:
+def _short(told: Fields) -> Mask:
     """Return which answers have fewer than two tokens, and so no time per output token."""
-    return np.array([record.completion_tokens in {0, 1} for record in records], bool)
+    return np.array([tokens in {0, 1} for tokens in told["completion_tokens"]], bool)
 
 
-def _rows(records: Sequence[Measured], turn: Whole, figures: Figures, limits: Mapping[str, float]) -> Rows:
-    start_s = np.array([record.start_s for record in records])
-    good, unjudged = judged(figures, records, limits)
+def _rows(told: Fields, turn: Whole, found: Figures, limits: Mapping[str, float]) -> Rows:
+    start_s = np.array(told["start_s"])
+    good, unjudged = judged(found, told, limits)
     return Rows(
         turn=turn,
         start_s=start_s,
-        end_s=start_s + np.array([record.end_s for record in records]),
-        tokens=figures.values["completion_tokens"],
-        failed=figures.failed,
+        end_s=start_s + np.array(told["end_s"]),
+        tokens=found.values["completion_tokens"],
+        failed=found.failed,
         good=good,
         unjudged=unjudged,
     )
 
 
-def judged(figures: Figures, records: Sequence[Measured], limits: Mapping[str, float]) -> tuple[Mask, Mask]:
+def judged(found: Figures, told: Fields, limits: Mapping[str, float]) -> tuple[Mask, Mask]:
     """Return which records are within every limit, and which succeeded but lack a figure that a limit asks for."""
-    good, unjudged = ~figures.failed, np.zeros(len(records), bool)
-    short = _short(records)
+    good, unjudged = ~found.failed, np.zeros(len(found.failed), bool)
+    short = _short(told)
     for name, limit in limits.items():
-        values = figures.values[name]
+        values = found.values[name]
         within = values >= limit if metric(name).better == "higher" else values <= limit
         cannot = short & np.isnan(values) & np.isin(name, ("tpot_ms", "tpot_exact_ms"))
         good &= within | cannot
-        unjudged |= np.isnan(values) & ~cannot & ~figures.failed
+        unjudged |= np.isnan(values) & ~cannot & ~found.failed
     return good, unjudged
