@@ -408,10 +408,17 @@ WATCHED: dict[tuple[str, str], Watched] = {
             CONTAINER_INSIGHTS,
         ),
         Watched(
+            "namespace_number_of_running_pods",
+            "pods",
+            "pods of a namespace in phase Running, ready or not, of every kind; a namespace without any is not sent at "
+            "all, so its absence means none",
+            CONTAINER_INSIGHTS,
+        ),
+        Watched(
             "pod_number_of_container_restarts",
             "restarts",
-            "restarts of a pod's containers since it exists, by the name of its Deployment; a new pod begins at 0 "
-            "again",
+            "restarts of a pod's main containers since the reading before, by the name of its Deployment; sent from "
+            "the second reading on for each pod that has a container on a node, so its absence means that none runs",
             CONTAINER_INSIGHTS,
         ),
         Watched(
