@@ -1,0 +1,53 @@
+"""All of a run, in order: every round, what is in doubt, the other files, the manifest last.
+
+Invariant: what CloudWatch refuses keeps nothing out of S3; the first fault is the one that is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tandem.publish.batch import Round
+from tandem.publish.fault import PublishError
+from tandem.publish.publisher import Publisher
+from tandem.publish.run import Report
+
+
+@dataclass
+class _First:
+    """Goes on after a fault, and remembers the first."""
+
+    fault: PublishError | None = None
+
+    def try_(self, act: Callable[[], None]) -> None:
+        try:
+            act()
+        except PublishError as fault:
+            self.fault = self.fault or fault
+
+
+def publish(publisher: Publisher, rounds: Callable[[], Iterable[Round]], files: Sequence[Path]) -> Report:
+    """Publish what of a run is not published yet.
+
+    Args:
+        publisher: entered.
+        rounds: gives the rounds of the run in their order, each time it is called.
+        files: its other files, the last one last.
+
+    Raises:
+        PublishError: AWS refused, or is out of reach; all that could be stored is.
+    """
+    first, complete = _First(), list[int]()
+    for one in rounds():
+        first.try_(lambda one=one: publisher.keep_records(one) if first.fault else publisher.publish(one))  # type: ignore[misc]
+        complete += [one.number] * one.complete
+    if first.fault is None:
+        first.try_(lambda: publisher.settle(rounds))
+    if first.fault is None and publisher.report.sent:
+        publisher.gauge(complete[:-1])
+    first.try_(lambda: publisher.keep_files(files))
+    if first.fault is not None:
+        raise first.fault
+    return publisher.report
