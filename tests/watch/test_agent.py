@@ -1,0 +1,198 @@
+"""What the add-on is told is what its chart knows, finds every server in the cluster, and nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from recorded import SAMPLES, pages, types
+
+from tandem.metrics import PUBLISHERS, VLLM_SCRAPE, WATCHED
+from tandem.spec.environment import Environment
+from tandem.spec.load import load
+from tandem.watch.agent import NAMESPACE, SCRAPER, SERVERS, addon_configuration
+
+ROOT = Path(__file__).parent.parent.parent
+KNOWN = (SAMPLES / "addon-values.txt").read_text().split()
+FREE = ("agent/config", "agent/prometheus/config", "tolerations", "agent/tolerations")  # any content is taken
+WATCHED_OF_VLLM = {name for publisher, name in WATCHED if publisher == VLLM_SCRAPE}
+
+
+def environments() -> dict[str, Environment]:
+    """Every committed environment."""
+    found = load(ROOT / "environments", ROOT / "experiments").environments
+    return {name: declared.environment for name, declared in found.items() if declared.environment}
+
+
+@pytest.fixture(scope="module", params=sorted(environments()))
+def environment(request: pytest.FixtureRequest) -> Environment:
+    return environments()[request.param]
+
+
+@pytest.fixture(scope="module")
+def values(environment: Environment) -> dict[str, Any]:
+    return addon_configuration(environment)
+
+
+@pytest.fixture(scope="module")
+def scraper(values: dict[str, Any]) -> dict[str, Any]:
+    return next(agent for agent in values["agents"] if agent["name"] == SCRAPER)
+
+
+@pytest.fixture(scope="module")
+def job(scraper: dict[str, Any]) -> dict[str, Any]:
+    (found,) = scraper["prometheus"]["config"]["scrape_configs"]
+    return dict(found)
+
+
+def keys(values: Any, path: str) -> Iterator[str]:
+    """Yield every key path that is written, where the chart says what stands there."""
+    if isinstance(values, dict) and path not in FREE:
+        for key, value in values.items():
+            yield from keys(value, f"{path}/{key}" if path else key)
+    else:
+        yield path
+
+
+def test_every_key_is_one_of_the_charts(values: dict[str, Any]) -> None:
+    plain = {key: value for key, value in values.items() if key != "agents"}
+    written = {*keys(plain, ""), *(key for agent in values["agents"] for key in keys(agent, "agent"))}
+
+    assert written - {"agent/tolerations"} <= set(KNOWN)  # a comment of the chart names that one: "override root"
+
+
+def test_container_insights_is_on_and_everything_else_off(values: dict[str, Any]) -> None:
+    enabled = {key: value["enabled"] for key, value in values.items() if isinstance(value, dict)}
+
+    assert {key for key, on in enabled.items() if on} == {"containerInsights", "containerLogs"}
+    assert {"applicationSignals", "otelContainerInsights", "neuronMonitor", "dcgmExporter"} <= enabled.keys()
+
+
+def test_what_has_no_recording_is_not_collected(values: dict[str, Any]) -> None:
+    kubernetes = values["agents"][0]["config"]["logs"]["metrics_collected"]["kubernetes"]
+
+    assert kubernetes == {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
+
+
+def test_agents_run_on_tainted_nodes_too(values: dict[str, Any]) -> None:
+    assert values["tolerations"] == [{"operator": "Exists"}]
+
+
+def test_one_pod_reads_the_servers_and_stays_on_the_system_nodes(scraper: dict[str, Any]) -> None:
+    assert (scraper["mode"], scraper["replicas"], scraper["tolerations"]) == ("deployment", 1, [])
+
+
+def test_the_reader_is_a_pod_that_a_network_policy_can_admit(scraper: dict[str, Any]) -> None:
+    policies = (ROOT / "manifests").rglob("base/*.yaml")
+    admitted = [
+        source["namespaceSelector"]["matchExpressions"][0]["values"]
+        for file in policies
+        for body in yaml.safe_load_all(file.read_text())
+        if body["kind"] == "NetworkPolicy" and body["metadata"]["name"] == "allow-metrics"
+        for source in body["spec"]["ingress"][0]["from"]
+    ]
+
+    assert scraper["hostNetwork"] is False
+    assert admitted
+    assert all(namespaces == [NAMESPACE] for namespaces in admitted)
+
+
+@pytest.mark.parametrize("page", pages().values(), ids=list(pages()))
+def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(page: str, job: dict[str, Any]) -> None:
+    (rule,) = job["metric_relabel_configs"]
+    there = set(types(page))
+
+    kept = {name for name in there if re.fullmatch(rule["regex"], name)}
+
+    assert kept == WATCHED_OF_VLLM & there
+    assert kept
+
+
+def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(scraper: dict[str, Any]) -> None:
+    processor = scraper["config"]["logs"]["metrics_collected"]["prometheus"]["emf_processor"]
+    (declaration,) = processor["metric_declaration"]
+
+    selected = {
+        name for name in WATCHED_OF_VLLM if any(re.search(each, name) for each in declaration["metric_selectors"])
+    }
+
+    assert selected == WATCHED_OF_VLLM
+    assert tuple(map(tuple, declaration["dimensions"])) == PUBLISHERS[VLLM_SCRAPE].dimensions
+    assert processor["metric_namespace"] == PUBLISHERS[VLLM_SCRAPE].namespace
+
+
+def test_a_declaration_matches_the_job_that_the_scrape_names(scraper: dict[str, Any], job: dict[str, Any]) -> None:
+    processor = scraper["config"]["logs"]["metrics_collected"]["prometheus"]["emf_processor"]
+    (declaration,) = processor["metric_declaration"]
+
+    assert declaration["source_labels"] == ["job"]
+    assert re.search(declaration["label_matcher"], job["job_name"])
+
+
+def servers() -> dict[str, dict[str, Any]]:
+    """Return every committed pod template: file and name to namespace, labels and ports, of servers and of all else."""
+    found = {}
+    for file in (ROOT / "manifests").rglob("*.yaml"):
+        for body in yaml.safe_load_all(file.read_text()):
+            if body["kind"] in {"Deployment", "CronJob"}:
+                spec = body["spec"]["template"] if body["kind"] == "Deployment" else _job_template(body)
+                found[f"{file.parent.parent.name}/{body['kind']}/{body['metadata']['name']}"] = {
+                    "namespace": body["metadata"]["namespace"],
+                    "labels": spec["metadata"]["labels"],
+                    "ports": [port for each in spec["spec"]["containers"] for port in each.get("ports", ())],
+                }
+    return found
+
+
+def _job_template(body: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = body["spec"]["jobTemplate"]["spec"]["template"]
+    return found
+
+
+def scraped(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, str] | None:
+    """Return the labels that a pod's lines get, as Prometheus relabels them; None for one that is not read."""
+    (discovery,) = job["kubernetes_sd_configs"]
+    wanted = dict(pair.split("=") for pair in discovery["selectors"][0]["label"].split(","))
+    if not pod["ports"] or not wanted.items() <= pod["labels"].items():
+        return None
+    labels = {
+        "__meta_kubernetes_namespace": pod["namespace"],
+        "__meta_kubernetes_pod_phase": "Running",
+        "__meta_kubernetes_pod_container_port_number": str(pod["ports"][0]["containerPort"]),
+        **{f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value
+           for key, value in pod["labels"].items()},
+    }  # fmt: skip
+    for rule in job["relabel_configs"]:
+        value = labels.get(rule["source_labels"][0], "")
+        if rule["action"] == "keep" and not re.fullmatch(rule["regex"], value):
+            return None
+        if rule["action"] == "replace":
+            labels[rule["target_label"]] = value
+    return {key: value for key, value in labels.items() if not key.startswith("__")}
+
+
+@pytest.mark.parametrize(("name", "pod"), list(servers().items()), ids=list(servers()))
+def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_other_pod(
+    name: str, pod: dict[str, Any], job: dict[str, Any]
+) -> None:
+    is_server = pod["labels"].get("app.kubernetes.io/component") == "server"
+
+    found = scraped(pod, job)
+
+    assert found == ({"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None)
+
+
+def test_there_are_servers_to_find() -> None:
+    wanted = dict(pair.split("=") for pair in SERVERS.split(","))
+
+    assert any(wanted.items() <= pod["labels"].items() for pod in servers().values())
+
+
+def test_another_experiment_changes_nothing() -> None:
+    one = environments()["post-us-east-2"]
+
+    assert addon_configuration(one.model_copy(update={"experiments": ("post",)})) == addon_configuration(one)

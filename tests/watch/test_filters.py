@@ -1,0 +1,87 @@
+"""The filter counts the events of accelerator nodes, and none of the other events that such a node writes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import events, sample, sent
+
+from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
+from tandem.spec.environment import Environment
+from tandem.spec.load import load
+from tandem.watch.filters import LogFilter, filters
+
+ROOT = Path(__file__).parent.parent.parent
+TERM = re.compile(r'\(\$\.(\w+) = "([^"]*)"\)')
+
+
+@pytest.fixture(scope="module")
+def environment() -> Environment:
+    """The committed environment of the post."""
+    found = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments["post-us-east-2"]
+    assert found.environment
+    return found.environment
+
+
+@pytest.fixture(scope="module")
+def nodes(environment: Environment) -> LogFilter:
+    """The one filter there is."""
+    (found,) = filters(environment)
+    return found
+
+
+def matches(pattern: str, event: dict[str, Any]) -> bool:
+    """Evaluate `{ ($.A = "x") && ($.B = "y") }`, all that the filters say, against an event."""
+    terms = TERM.findall(pattern)
+    assert " && ".join(f'($.{key} = "{value}")' for key, value in terms) == pattern.strip("{} ")
+    return all(event.get(key) == value for key, value in terms)
+
+
+def test_it_counts_the_event_of_an_accelerator_node(nodes: LogFilter) -> None:
+    (event,) = events(CONTAINER_INSIGHTS, "Node")
+
+    assert matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
+
+
+def test_it_does_not_count_a_system_node(nodes: LogFilter) -> None:
+    (event,) = events(CONTAINER_INSIGHTS, "Node")
+
+    assert not matches(nodes.pattern, {**event, "InstanceType": "m7i.large"})
+
+
+@pytest.mark.parametrize("kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"])
+def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, nodes: LogFilter) -> None:
+    (event,) = events(CONTAINER_INSIGHTS, kind)
+
+    assert not matches(nodes.pattern, {**event, "InstanceType": "trn2.48xlarge"})
+
+
+def test_it_names_fields_that_the_recorded_event_has(nodes: LogFilter) -> None:
+    (event,) = events(CONTAINER_INSIGHTS, "Node")
+
+    assert {key for key, _ in TERM.findall(nodes.pattern)} <= event.keys()
+
+
+def test_an_event_counts_one_and_a_minute_without_any_nought(nodes: LogFilter) -> None:
+    assert (nodes.value, nodes.default, nodes.unit) == ("1", 0, "Count")
+
+
+def test_it_reads_the_log_group_that_the_agent_writes(nodes: LogFilter) -> None:
+    assert nodes.log_group == "/aws/containerinsights/tandem-post-us-east-2/performance"
+
+
+def test_its_metric_is_the_recorded_one_without_dimensions(nodes: LogFilter) -> None:
+    (metric,) = sent(LOG_FILTER)
+
+    assert (metric.name, metric.dimensions, metric.unit) == (nodes.metric, frozenset(), nodes.unit)
+    assert sample(LOG_FILTER)["read"] == "container-insights.json"
+    assert nodes.namespace == "Tandem/post-us-east-2"
+
+
+def test_without_container_insights_there_is_nothing_to_filter(environment: Environment) -> None:
+    blind = environment.observability.model_copy(update={"container_insights": False})
+
+    assert filters(environment.model_copy(update={"observability": blind})) == ()

@@ -1,0 +1,89 @@
+"""What may be drawn was recorded: every metric of others stands in a file of what its publisher sent."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from recorded import SAMPLES, pages, sample, sends, sent, types
+
+from tandem.metrics import (
+    CONTAINER_INSIGHTS,
+    LOG_FILTER,
+    NEURON,
+    PUBLISHERS,
+    VLLM_SCRAPE,
+    WATCHED,
+    cloudwatch_unit,
+    namespace,
+)
+
+README = (SAMPLES / "README.md").read_text()
+DATED = re.compile(r"20\d\d-\d\d")
+
+
+@pytest.mark.parametrize(("publisher", "name"), WATCHED, ids=str)
+def test_a_watched_metric_stands_in_its_publishers_recording(publisher: str, name: str) -> None:
+    assert any(sends(publisher, name, frozenset(dimensions)) for dimensions in PUBLISHERS[publisher].dimensions)
+
+
+@pytest.mark.parametrize(("publisher", "name"), WATCHED, ids=str)
+def test_a_watched_metric_has_the_unit_of_the_recording(publisher: str, name: str) -> None:
+    units = {one.unit for one in sent(publisher) if one.name == name and one.unit}
+
+    assert units <= {cloudwatch_unit(WATCHED[publisher, name])}
+
+
+@pytest.mark.parametrize("publisher", PUBLISHERS)
+def test_a_publisher_without_a_recording_has_no_metric_to_draw(publisher: str) -> None:
+    drawable = [name for by, name in WATCHED if by == publisher]
+
+    assert not drawable or PUBLISHERS[publisher].sample
+
+
+def test_what_sends_nothing_beside_the_dra_driver_has_no_recording() -> None:
+    assert PUBLISHERS[NEURON].sample is None
+    assert "not supported" in PUBLISHERS[NEURON].source
+
+
+@pytest.mark.parametrize("publisher", [CONTAINER_INSIGHTS, VLLM_SCRAPE, NEURON, LOG_FILTER])
+def test_a_publisher_says_where_its_recording_is_from_and_when(publisher: str) -> None:
+    assert DATED.search(PUBLISHERS[publisher].source)
+
+
+def test_every_set_of_dimensions_of_container_insights_was_recorded() -> None:
+    recorded = {one.dimensions for one in sent(CONTAINER_INSIGHTS)}
+
+    assert {frozenset(dimensions) for dimensions in PUBLISHERS[CONTAINER_INSIGHTS].dimensions} == recorded
+
+
+@pytest.mark.parametrize("publisher", [CONTAINER_INSIGHTS, VLLM_SCRAPE])
+def test_a_recorded_event_is_of_the_publishers_namespace(publisher: str) -> None:
+    blocks = [block for event in sample(publisher)["events"] for block in event.get("CloudWatchMetrics", ())]
+
+    assert {block["Namespace"] for block in blocks} == {namespace(publisher, "home", "tandem-home")}
+
+
+@pytest.mark.parametrize("event", sample(CONTAINER_INSIGHTS)["events"], ids=lambda event: str(event["Type"]))
+def test_a_recorded_event_holds_the_values_and_dimensions_that_it_declares(event: dict[str, object]) -> None:
+    blocks = event.get("CloudWatchMetrics", [])
+    assert isinstance(blocks, list)
+    declared = {metric["Name"] for block in blocks for metric in block["Metrics"]}
+    dimensions = {name for block in blocks for names in block["Dimensions"] for name in names}
+
+    assert declared | dimensions <= event.keys()
+
+
+def test_what_the_agent_cannot_send_of_a_page_is_not_watched() -> None:
+    """It sends gauges, counters and summaries; vLLM's latencies are histograms."""
+    watched = {name for publisher, name in WATCHED if publisher == VLLM_SCRAPE}
+    kinds = {kind for page in pages().values() for name, kind in types(page).items() if name in watched}
+
+    assert kinds == {"gauge", "counter"}
+
+
+@pytest.mark.parametrize("file", sorted(path.name for path in SAMPLES.iterdir() if path.name != "README.md"))
+def test_every_file_is_told_with_its_source_and_date(file: str) -> None:
+    (row,) = [line for line in README.splitlines() if line.startswith(f"| `{file}`")]
+
+    assert DATED.search(row)
