@@ -32,9 +32,11 @@ _DIGEST_CHARACTERS = 8
 # composite -> the alarms it holds, by their anchor, and what it says
 KINDS: dict[str, tuple[tuple[str, ...], str]] = {
     "serving": (
-        (serving.NOT_READY, serving.NOT_SCHEDULED, serving.NOTHING_RUNS),
+        (serving.NOT_READY, serving.NOTHING_RUNS),
         "a server does not come up, or nodes live on which nothing runs",
     ),
+    # apart, for it is false where only one variant was raised on purpose
+    "starting": ((serving.NOT_STARTED,), "a server runs nothing while another variant runs"),
     "requests": ((bench.ERRORS,), "requests fail"),
     "drafting": ((bench.ACCEPTANCE,), "fewer drafted tokens are accepted"),
     "latency": ((bench.TTFT, bench.TPOT), "an arm is slower than in the reference run"),

@@ -1,13 +1,14 @@
 """Alarms on the servers' pods, as Container Insights counts them, and the suppressor of a parked fleet.
 
 Invariant: none fires on a server that nobody raised a node for. A first apply leaves one pending pod for each variant
-(docs/decisions/0002), so desired minus ready alone would name every one of them for as long as any node lives.
+(docs/decisions/0002), so desired minus ready would name every one of them for as long as any node lives; and no metric
+of Container Insights without enhanced observability knows how many are desired.
 
-What Container Insights publishes decides what is told apart (amazon-cloudwatch-agent, awscontainerinsightreceiver):
-`pod_status_scheduled` is 0 for a pod without a node and 1 for one that has it, so an unscheduled pod (no capacity, a
-claim that is not allocatable) and one that does not come up where it was put (mount, artifact) are two alarms. Why a
-scheduled pod does not come up is said by no metric: a reason for waiting is counted for a pod's main containers alone,
-and ours fails in an init container.
+What it sends tells two states apart (amazon-cloudwatch-agent, awscontainerinsightreceiver, its podstore): a pod of
+which a container is on a node has a count of restarts, one that waits for a node, a device or a mount has none; and a
+Service without a ready pod is not counted at all. So `not-ready` is a server whose pod runs and does not come up
+(artifact, model, a slow start), and `not-started` one whose pod runs nothing while a sibling's does (claim, mount).
+Which of these it is, no metric says: docs/runbook.md does.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ from tandem.watch.widget import Expression, Line
 INSIGHTS = "container-insights"
 LOG_FILTER = "log-filter"
 NODES = "accelerator_nodes"
-DESIRED, READY, SCHEDULED = "replicas_desired", "replicas_ready", "pod_status_scheduled"
+RESTARTS = "pod_number_of_container_restarts"  # its presence says that a container of the pod is on a node
+READY = "service_number_of_running_pods"
 RUNNING = "namespace_number_of_running_pods"
 
-NOT_READY, NOT_SCHEDULED, NOTHING_RUNS, PARKED = "not-ready", "not-scheduled", "nothing-runs", "parked"
+NOT_READY, NOT_STARTED, NOTHING_RUNS, PARKED = "not-ready", "not-started", "nothing-runs", "parked"
 PERIOD_S = 60  # Container Insights collects every minute
-# A node's count may fall into the next minute: one minute without is no parked fleet, three are.
+# A node's event may fall into the next minute: one minute without is no parked fleet, three are.
 PARKED_PERIODS = 3
-MOST_SIBLINGS = MOST_ALARM_METRICS - 2
+MOST_SIBLINGS = MOST_ALARM_METRICS - 1
 MOST_NAMESPACES = MOST_ALARM_METRICS - 1
 
 
@@ -50,7 +52,7 @@ def parked(scope: Scope) -> Alarm | None:
         "mutes nothing",
         anchor=PARKED,
         publishers=(LOG_FILTER,),
-        lines=(Cell(environment, LOG_FILTER, {}).line(NODES, "Maximum", id_="nodes", shown=True),),
+        lines=(Cell(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes", shown=True),),
         comparison="below",
         threshold=1,
         period_s=PERIOD_S,
@@ -72,7 +74,7 @@ def serving_alarms(scope: Scope) -> tuple[Alarm, ...]:
         for variant in experiment.all_variants():
             found.append(_not_ready(environment, experiment, variant))
             if together:
-                found.append(_not_scheduled(environment, experiment, variant))
+                found.append(_not_started(environment, experiment, variant))
     if _counts_nodes(environment) and len(scope.experiments) <= MOST_NAMESPACES:
         found.append(_nothing_runs(scope))
     return tuple(found)
@@ -88,9 +90,10 @@ def unwatched(scope: Scope) -> Iterator[str]:
         experiment = watching.experiment
         if not _together(environment, experiment):
             yield (
-                f"A server of {experiment.name} that no node can take is not seen while others run: "
-                f"{_why_not_together(environment, experiment)}, and no metric says which of the waiting was raised."
+                f"A server of {experiment.name} that runs nothing (no devices, no mount) is not seen while others "
+                f"run: {_why_not_together(environment, experiment)}, and no metric says which of them was raised."
             )
+    yield "A silent CloudWatch agent is not seen: without it no server is watched, and the fleet does not count as parked."
     if len(scope.experiments) > MOST_NAMESPACES:
         yield (
             f"Nodes on which nothing runs are not seen: an alarm reads {MOST_ALARM_METRICS} metrics, the nodes and "
@@ -99,7 +102,7 @@ def unwatched(scope: Scope) -> Iterator[str]:
 
 
 def _insights(environment: Environment) -> bool:
-    needed = (DESIRED, READY, SCHEDULED, RUNNING)
+    needed = (RESTARTS, READY, RUNNING)
     return environment.observability.container_insights and all(sent(INSIGHTS, name) for name in needed)
 
 
@@ -125,55 +128,56 @@ def _why_not_together(environment: Environment, experiment: Experiment) -> str:
 
 
 def _pod(environment: Environment, experiment: Experiment, variant: Variant) -> Cell:
-    """Return a server's pod: the largest value of a minute is read, for two agents count a pod that is pending."""
     place = {"Namespace": names.namespace(experiment), "ClusterName": names.cluster(environment)}
     return Cell(environment, INSIGHTS, {"PodName": variant.name, **place})
 
 
+def _service(environment: Environment, experiment: Experiment, variant: Variant) -> Cell:
+    place = {"Namespace": names.namespace(experiment), "ClusterName": names.cluster(environment)}
+    return Cell(environment, INSIGHTS, {"Service": variant.name, **place})
+
+
 def _not_ready(environment: Environment, experiment: Experiment, variant: Variant) -> Alarm:
     minutes = environment.observability.not_ready_minutes
-    pod = _pod(environment, experiment, variant)
     return _steady(
         environment,
         _Fault(
             what=NOT_READY,
             parts=(experiment.name, variant.name),
-            says=f"{variant.name} of {experiment.name} in {environment.name} has a node and is not ready.",
+            says=f"The pod of {variant.name} of {experiment.name} in {environment.name} runs and is not ready.",
             reason=f"for {minutes} minutes (observability.not_ready_minutes): a warm start reads the weights from S3 "
             "and takes minutes, and the startup probe ends one that never will after an hour",
         ),
         (
-            pod.line(DESIRED, "Maximum", id_="desired"),
-            pod.line(READY, "Maximum", id_="ready"),
-            pod.line(SCHEDULED, "Maximum", id_="scheduled"),
-            Expression(text="(desired - ready) * scheduled", label="servers not ready", id="waiting"),
+            _pod(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
+            _service(environment, experiment, variant).line(READY, "Maximum", id_="ready"),
+            # what is not counted has no point, and in a difference that counts as 0
+            Expression(text="(restarts >= 0) - (restarts >= 0) * (ready > 0)", label="pods not ready", id="waiting"),
         ),
     )
 
 
-def _not_scheduled(environment: Environment, experiment: Experiment, variant: Variant) -> Alarm:
+def _not_started(environment: Environment, experiment: Experiment, variant: Variant) -> Alarm:
     minutes = environment.observability.not_ready_minutes
-    pod = _pod(environment, experiment, variant)
     others = [other for other in experiment.all_variants() if other is not variant][:MOST_SIBLINGS]
     siblings = [
-        _pod(environment, experiment, other).line(SCHEDULED, "Maximum", id_=f"s{at}") for at, other in enumerate(others)
+        _pod(environment, experiment, other).line(RESTARTS, "Maximum", id_=f"s{at}") for at, other in enumerate(others)
     ]
-    beside = "s0" if len(siblings) == 1 else f"MAX([{', '.join(str(each.id) for each in siblings)}])"
+    beside = f"(({' + '.join(f'({each.id} >= 0)' for each in siblings)}) > 0)"
     return _steady(
         environment,
         _Fault(
-            what=NOT_SCHEDULED,
+            what=NOT_STARTED,
             parts=(experiment.name, variant.name),
-            says=f"{variant.name} of {experiment.name} in {environment.name} gets no node while another variant "
-            "has one.",
+            says=f"No container of {variant.name} of {experiment.name} in {environment.name} runs, while one of "
+            "another variant does.",
             reason=f"for {minutes} minutes (observability.not_ready_minutes): all variants fit the fleet at once, and "
-            "a claim on healthy devices is allocated soon after its node has joined",
+            "healthy devices are allocated and volumes mounted soon after a node has joined",
         ),
         (
-            pod.line(DESIRED, "Maximum", id_="desired"),
-            pod.line(SCHEDULED, "Maximum", id_="scheduled"),
+            _pod(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
             *siblings,
-            Expression(text=f"desired * (1 - scheduled) * {beside}", label="servers without a node", id="waiting"),
+            Expression(text=f"{beside} - {beside} * (restarts >= 0)", label="servers that run nothing", id="waiting"),
         ),
     )
 
@@ -195,12 +199,12 @@ def _nothing_runs(scope: Scope) -> Alarm:
         _Fault(
             what=NOTHING_RUNS,
             parts=(),
-            says=f"Accelerator nodes of {environment.name} live, and no pod of any experiment runs.",
+            says=f"Accelerator nodes of {environment.name} live, and no pod of any experiment is in phase Running.",
             reason=f"for {minutes} minutes (observability.not_ready_minutes): a raised node has a server or a compile "
             "job within that time, or it is paid for nothing",
         ),
         (
-            Cell(environment, LOG_FILTER, {}).line(NODES, "Maximum", id_="nodes"),
+            Cell(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes"),
             *spaces,
             # a namespace without a running pod is not counted at all; in a difference what is missing counts as 0
             Expression(text=f"nodes - nodes * (({running}) > 0)", label="nodes without a pod", id="idle"),
@@ -219,7 +223,11 @@ class _Fault:
 
 
 def _steady(environment: Environment, fault: _Fault, lines: tuple[Line | Expression, ...]) -> Alarm:
-    """Return an alarm on what is above 0 in every minute; without data nobody knows, and nobody is called."""
+    """Return an alarm on what is above 0 in every minute.
+
+    A minute without data is none that breaches: treated as missing, the first minutes of a start that was then parked
+    would become an alarm half an hour later.
+    """
     minutes = environment.observability.not_ready_minutes
     counted = any(isinstance(each, Line) and each.metric == NODES for each in lines)
     return Alarm(
@@ -234,5 +242,5 @@ def _steady(environment: Environment, fault: _Fault, lines: tuple[Line | Express
         period_s=PERIOD_S,
         periods=minutes,
         datapoints=minutes,
-        missing="missing",
+        missing="notBreaching",
     )
