@@ -52,6 +52,7 @@ class Figures:
         gap_owners: for each gap, the place of its record.
         suspects: by word of SUSPECTS, which records contradict themselves so.
         failed: which records have an error.
+        counted: completion tokens as the record has them, contradicted or not; NaN where it has none.
     """
 
     values: dict[str, Values]
@@ -59,6 +60,7 @@ class Figures:
     gap_owners: Whole
     suspects: dict[str, Mask]
     failed: Mask
+    counted: Values
 
 
 def of(record: Measured) -> dict[str, float]:
@@ -94,7 +96,7 @@ def figures(told: Fields, columns: Chunks) -> Figures:
             figure[ends_only] = np.nan
     gaps, owners = _gaps(chunks, bearing)
     kept = ~(untimed | ends_only)[owners]
-    return Figures(values, gaps[kept], owners[kept], suspects, failed)
+    return Figures(values, gaps[kept], owners[kept], suspects, failed, tokens)
 
 
 class _Chunks(NamedTuple):

@@ -127,9 +127,9 @@ def summarize(folder: Path) -> Summary:
     changes, reasons = counters.changes(counters.read_scrapes(folder / counters.FILE))
     with ThreadPoolExecutor(_cores()) as threads:  # numpy lets go of the interpreter while it sorts
         timed = threads.submit(turns.throughput, total, limited=bool(run.goodput))
+        counted = threads.submit(turns.acceptance, changes, {arm.name: arm for arm in run.arms}, total)
         spreads = _spreads(total, threads)
-        accepted = turns.acceptance(changes, {arm.name: arm for arm in run.arms}, total)
-        throughput = timed.result()
+        throughput, accepted = timed.result(), counted.result()
     spreads |= throughput.spreads | accepted.spreads
     order = _Order(run, total)
     cells = order.cells(spreads)

@@ -266,11 +266,12 @@ class _Turns:
         known = self._known
         stated = ("arm", "class_", "concurrency", "rate_per_s", "round", "slot")
         keys = list(zip(*(told[name] for name in stated), strict=True))
-        for key in dict.fromkeys(keys):
-            known.setdefault(key, len(known))
+        codes = list(map(known.get, keys))
+        if None in codes:
+            codes = [known.setdefault(key, len(known)) for key in keys]
         for key in islice(known, len(self._load_of_turn), None):
             self._load_of_turn.append(self._loads.setdefault(Load(*key[:4]), len(self._loads)))
-        return np.fromiter(map(known.__getitem__, keys), np.intp, len(keys))
+        return np.array(codes, np.intp)
 
     def codes(self) -> Iterator[tuple[tuple[Load, Place], int]]:
         """Yield every turn with its code."""
@@ -373,11 +374,11 @@ def _add_counts(sum_: Tally, told: Fields, of: _Loads, found: Figures) -> None:
     for (code, word), number in said.items():
         if word is not None:
             sum_.content[of.loads[code], word] += number
-    silent = np.array([tokens is None for tokens in told["completion_tokens"]], bool)
-    retried = np.array(told["attempts"]) > 1
+    silent = np.isnan(found.counted)
+    retried = np.fromiter(told["attempts"], float) > 1
     for counter, mask in (
         (sum_.retried, retried),
-        (sum_.short, _short(told) & ~found.failed),
+        (sum_.short, _short(found) & ~found.failed),
         (sum_.uncounted, silent & ~found.failed),
     ):
         _count(counter, of, mask)
@@ -392,18 +393,19 @@ def _count(counter: Counter[Load], of: _Loads, mask: Mask) -> None:
         counter[of.loads[code]] += int(numbers[code])
 
 
-def _short(told: Fields) -> Mask:
+def _short(found: Figures) -> Mask:
     """Return which answers have fewer than two tokens, and so no time per output token."""
-    return np.array([tokens in {0, 1} for tokens in told["completion_tokens"]], bool)
+    short: Mask = (found.counted == 0) | (found.counted == 1)
+    return short
 
 
 def _rows(told: Fields, turn: Whole, found: Figures, limits: Mapping[str, float]) -> Rows:
-    start_s = np.array(told["start_s"])
-    good, unjudged = judged(found, told, limits)
+    start_s = np.fromiter(told["start_s"], float)
+    good, unjudged = judged(found, limits)
     return Rows(
         turn=turn,
         start_s=start_s,
-        end_s=start_s + np.array(told["end_s"]),
+        end_s=start_s + np.fromiter(told["end_s"], float),
         tokens=found.values["completion_tokens"],
         failed=found.failed,
         good=good,
@@ -411,10 +413,10 @@ def _rows(told: Fields, turn: Whole, found: Figures, limits: Mapping[str, float]
     )
 
 
-def judged(found: Figures, told: Fields, limits: Mapping[str, float]) -> tuple[Mask, Mask]:
+def judged(found: Figures, limits: Mapping[str, float]) -> tuple[Mask, Mask]:
     """Return which records are within every limit, and which succeeded but lack a figure that a limit asks for."""
     good, unjudged = ~found.failed, np.zeros(len(found.failed), bool)
-    short = _short(told)
+    short = _short(found)
     for name, limit in limits.items():
         values = found.values[name]
         within = values >= limit if metric(name).better == "higher" else values <= limit
