@@ -93,7 +93,10 @@ def unwatched(scope: Scope) -> Iterator[str]:
                 f"A server of {experiment.name} that runs nothing (no devices, no mount) is not seen while others "
                 f"run: {_why_not_together(environment, experiment)}, and no metric says which of them was raised."
             )
-    yield "A silent CloudWatch agent is not seen: without it no server is watched, and the fleet does not count as parked."
+    yield (
+        "A silent CloudWatch agent is not seen: no server is watched then, and the fleet does not count as parked, so "
+        "that what the bench sends still calls."
+    )
     if len(scope.experiments) > MOST_NAMESPACES:
         yield (
             f"Nodes on which nothing runs are not seen: an alarm reads {MOST_ALARM_METRICS} metrics, the nodes and "

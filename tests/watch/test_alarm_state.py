@@ -1,0 +1,193 @@
+"""Alarm states and muted notifications, against the user guide's own tables and examples."""
+
+from __future__ import annotations
+
+import pytest
+
+from tandem.watch.alarm import Alarm, Alarms, Composite
+from tandem.watch.alarm_state import Notification, Tick, actions, breaches, enough_samples, notifications, state, states
+from tandem.watch.series import Key, Series
+from tandem.watch.widget import Expression, Line
+
+NAMESPACE = "Tandem/test"
+START = 1_699_999_200  # a whole quarter-hour
+
+
+def line(metric: str = "m", statistic: str = "Maximum", *, shown: bool = True) -> Line:
+    return Line(metric=metric, namespace=NAMESPACE, dimensions=(), statistic=statistic, id=metric, shown=shown)
+
+
+def alarm(name: str = "alarm", **changed) -> Alarm:
+    given = {
+        "name": name, "says": "It is.", "reason": "so", "anchor": "here", "publishers": ("bench",),
+        "lines": (line(),), "comparison": "above", "threshold": 0, "period_s": 60, "periods": 3, "datapoints": 3,
+        "missing": "missing",
+    }  # fmt: skip
+    return Alarm(**(given | changed))
+
+
+def looked_at(points: str) -> list[bool | None]:
+    """0 is within the level, X beyond it, - is missing; the newest is on the right."""
+    return [{"0": False, "X": True, "-": None}[point] for point in points.split()]
+
+
+# user guide, "Configuring how CloudWatch alarms treat missing data": datapoints to alarm, points, then the state when
+# missing data is missing, ignored, breaching, not breaching; `-` keeps the state there was
+GUIDE = [
+    (3, "0 - X - X", "OK OK OK OK"),
+    (3, "0 - - - -", "OK OK OK OK"),
+    (3, "- - - - -", "INSUFFICIENT_DATA - ALARM OK"),
+    (3, "0 X X - X", "ALARM ALARM ALARM ALARM"),
+    (3, "- - X - -", "ALARM - ALARM OK"),
+    (2, "0 - X - X", "ALARM ALARM ALARM ALARM"),
+    (2, "0 0 X 0 X", "ALARM ALARM ALARM ALARM"),
+    (2, "0 - X - -", "OK OK ALARM OK"),
+    (2, "- - - - 0", "OK OK ALARM OK"),
+    (2, "- - - X -", "ALARM - ALARM OK"),
+]
+TREATMENTS = ("missing", "ignore", "breaching", "notBreaching")
+CELLS = [
+    (datapoints, points, treatment, told)
+    for datapoints, points, row in GUIDE
+    for treatment, told in zip(TREATMENTS, row.split(), strict=True)
+]
+
+
+@pytest.mark.parametrize("before", ["OK", "ALARM"])
+@pytest.mark.parametrize(("datapoints", "points", "treatment", "told"), CELLS)
+def test_a_state_is_as_the_guides_tables_have_it(datapoints, points, treatment, told, before):
+    found = state(alarm(datapoints=datapoints, missing=treatment), looked_at(points), before)
+
+    assert found == (before if told == "-" else told)
+
+
+@pytest.mark.parametrize("points", ["- - - - X", "- - - X -"])
+def test_a_late_first_breach_is_no_alarm_yet(points):
+    assert state(alarm(), looked_at(points), "OK") == "OK"
+
+
+@pytest.mark.parametrize("points", ["- - - X 0", "- - X - 0"])
+def test_a_breach_that_passed_is_none(points):
+    assert state(alarm(), looked_at(points), "OK") == "OK"
+
+
+@pytest.mark.parametrize(
+    ("comparison", "value", "beyond"),
+    [("above", 1.0, False), ("above", 1.01, True), ("below", 1.0, False), ("below", 0.99, True)],
+)
+def test_the_level_itself_is_not_beyond_it(comparison, value, beyond):
+    assert breaches(alarm(comparison=comparison, threshold=1), value) is beyond
+
+
+def minutes(values: dict[str, list[float | None]]) -> Series:
+    series = Series()
+    for metric, one_a_minute in values.items():
+        for minute, value in enumerate(one_a_minute):
+            if value is not None:
+                series.add(Key.of(NAMESPACE, metric, ()), START + 60 * minute, {value: 1})
+    return series
+
+
+def over_time(watched: Alarm, values: dict[str, list[float | None]], length: int) -> str:
+    """The states at the end of each minute, by their first letters."""
+    found = states(watched, minutes(values), START, START + 60 * length)
+    return "".join(one[0] for one in found.values())
+
+
+def test_an_alarm_needs_all_of_its_periods():
+    assert over_time(alarm(missing="notBreaching"), {"m": [0, 1, 1, 0, 1, 1, 1, 0]}, 8) == "OOOOOOOAO"
+
+
+def test_an_alarm_with_fewer_datapoints_than_periods_needs_no_row_of_them():
+    watched = alarm(datapoints=2, missing="notBreaching")
+
+    assert over_time(watched, {"m": [0, 1, 0, 1, 0, 0, 0]}, 7) == "OOOOAOOO"
+
+
+def test_a_period_counts_when_it_has_ended():
+    watched = alarm(period_s=120, periods=1, datapoints=1, missing="notBreaching")
+
+    assert over_time(watched, {"m": [5]}, 3) == "OOAA"
+
+
+def test_a_statistic_is_of_the_whole_period():
+    watched = alarm(
+        lines=(line(statistic="p50"),), threshold=2, period_s=180, periods=1, datapoints=1, missing="notBreaching"
+    )
+
+    assert over_time(watched, {"m": [1, 9, 3, 9, 1, 1]}, 6) == "OOOAAAO"
+
+
+def test_metric_math_is_compared_where_it_is_shown():
+    ratio = Expression(text="100 * bad / all", label="percent", id="share")
+    watched = alarm(
+        lines=(line("bad", "Sum", shown=False), line("all", "Sum", shown=False), ratio),
+        threshold=5, periods=1, datapoints=1, missing="notBreaching",
+    )  # fmt: skip
+
+    assert over_time(watched, {"bad": [0, 1, 1], "all": [10, 20, 19]}, 3) == "OOOA"
+
+
+def test_a_median_counts_from_twenty_values_on_a_99th_percentile_from_a_thousand():
+    assert [round(enough_samples(percent), 6) for percent in (50, 90, 99, 10)] == [20, 100, 1000, 100]
+
+
+@pytest.mark.parametrize(("each", "told"), [(6, "I"), (7, "A")])
+def test_a_percentile_of_too_few_values_changes_nothing_where_it_is_told_to_ignore(each, told):
+    series = Series()
+    for minute in range(3):
+        series.add(Key.of(NAMESPACE, "m", ()), START + 60 * minute, {1.0: each})
+    watched = alarm(lines=(line(statistic="p50"),), low_samples="ignore")
+
+    assert states(watched, series, START + 180, START + 180)[START + 180][0] == told
+
+
+def test_a_percentile_of_few_values_is_compared_where_it_is_told_to_evaluate():
+    watched = alarm(lines=(line(statistic="p50"),), low_samples="evaluate")
+
+    assert over_time(watched, {"m": [1, 1, 1]}, 3)[-1] == "A"
+
+
+# user guide, "Suppressing composite alarm actions": WaitPeriod 2, ExtensionPeriod 3; A is in alarm, 0 is not
+def acted(composite: str, suppressor: str) -> list[tuple[int, str]]:
+    ticks = [
+        Tick(at, "ALARM" if one == "A" else "OK", muted == "A")
+        for at, (one, muted) in enumerate(zip(composite, suppressor, strict=True))
+    ]
+    return list(actions(ticks, wait_s=2, extend_s=3))
+
+
+@pytest.mark.parametrize(
+    ("composite", "suppressor", "told"),
+    [
+        pytest.param("00AAAAAAAAAA", "000000000000", [(4, "ALARM")], id="1 not suppressed after the wait"),
+        pytest.param("00AAAAAAAAAA", "000AAAAAAAAA", [], id="2 suppressed before the wait ends"),
+        pytest.param("00A000000000", "000000000000", [(5, "OK")], id="3 a change during the wait"),
+        pytest.param("00AAAAAAAAAA", "0AAAAAAAAAAA", [], id="4 suppressed from the start"),
+        pytest.param("00AAAAAAAAAA", "000AAA000000", [(9, "ALARM")], id="5 not suppressed after the extension"),
+        pytest.param("00AAAAA00000", "000AAA000000", [(9, "OK")], id="6 a change during the extension"),
+    ],
+)
+def test_a_composite_acts_as_in_the_guides_example(composite, suppressor, told):
+    assert acted(composite, suppressor) == told
+
+
+def test_without_a_suppressor_a_change_is_told_at_once():
+    ticks = [Tick(at, told) for at, told in enumerate(("OK", "OK", "ALARM", "ALARM", "OK"))]
+
+    assert list(actions(ticks, wait_s=0, extend_s=0)) == [(2, "ALARM"), (4, "OK")]
+
+
+def test_a_second_alarm_of_a_composite_in_alarm_is_not_told():
+    one = alarm("one", lines=(line("one"),), periods=1, datapoints=1, missing="notBreaching")
+    other = alarm("other", lines=(line("other"),), periods=1, datapoints=1, missing="notBreaching")
+    both = Composite(
+        name="both", says="Either.", anchor="here", alarms=("one", "other"), suppressor=None, wait_s=0, extend_s=0
+    )
+    series = minutes({"one": [0, 1, 1, 1, 0, 0], "other": [0, 0, 1, 1, 1, 0]})
+
+    told = notifications(
+        Alarms(alarms=(one, other), parked=None, composites=(both,)), series, START, START + 600
+    )  # fmt: skip
+
+    assert told == (Notification(START + 120, "both", "ALARM"), Notification(START + 360, "both", "OK"))
