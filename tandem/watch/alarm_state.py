@@ -17,14 +17,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Literal
 
 from tandem.watch.alarm import Alarm, Alarms, Composite
 from tandem.watch.expression import evaluate
-from tandem.watch.series import MINUTE_S, Key, Points, Series
-from tandem.watch.widget import Line
+from tandem.watch.series import MINUTE_S, Points, Series
+from tandem.watch.widget import Expression, Line
 
 State = Literal["OK", "ALARM", "INSUFFICIENT_DATA"]
 FURTHER_PERIODS = 2  # the guide's tables: 5 looked at of 3
@@ -112,21 +112,19 @@ class _Reader:
     def __init__(self, alarm: Alarm, series: Series, start_s: int, end_s: int) -> None:
         self._alarm = alarm
         self._span = (start_s - self._reach_s - alarm.period_s, end_s)
-        (shown,) = evaluate(alarm.lines, series, *self._span, alarm.period_s)
-        self._points = dict(shown.points)
-        self._samples = self._counted(series)
+        self._points = self._read(alarm.lines, series)
+        line = next(line for line in alarm.lines if line.shown)
+        self._percentile = line if alarm.low_samples == "ignore" and isinstance(line, Line) else None
+        counted = (replace(self._percentile, statistic="SampleCount"),) if self._percentile else ()
+        self._samples = self._read(counted, series) if counted else {}
 
     @property
     def _reach_s(self) -> int:
         return (self._alarm.periods + FURTHER_PERIODS) * self._alarm.period_s
 
-    def _counted(self, series: Series) -> Points:
-        """Return how many values each period of a percentile has."""
-        line = next(line for line in self._alarm.lines if line.shown)
-        if self._alarm.low_samples != "ignore" or not isinstance(line, Line):
-            return {}
-        key = Key.of(line.namespace, line.metric, line.dimensions)
-        return series.read(key, "SampleCount", *self._span, self._alarm.period_s)
+    def _read(self, lines: Sequence[Line | Expression], series: Series) -> Points:
+        (shown,) = evaluate(lines, series, *self._span, self._alarm.period_s)
+        return dict(shown.points)
 
     def state(self, at_s: int, before: State) -> State:
         """Return the state at one moment."""
@@ -139,12 +137,11 @@ class _Reader:
         return state(self._alarm, [None if value is None else breaches(self._alarm, value) for value in values], before)
 
     def _too_few(self, ended: int) -> bool:
-        line = next(line for line in self._alarm.lines if line.shown)
-        if self._alarm.low_samples != "ignore" or not isinstance(line, Line):
+        if self._percentile is None:
             return False
         first = ended - self._alarm.periods * self._alarm.period_s
         found = sum(count for start, count in self._samples.items() if first <= start < ended)
-        return found < enough_samples(float(line.statistic[1:]))
+        return found < enough_samples(float(self._percentile.statistic[1:]))
 
 
 def enough_samples(percent: float) -> float:
