@@ -12,8 +12,8 @@ from tandem.metrics import BENCH, EVERY, metric
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.watch.compared import DRAWN_VARIANTS, PERIOD_S, Arms
-from tandem.watch.figures import figures
 from tandem.watch.layout import COLUMNS, text
+from tandem.watch.post_figures import figures
 from tandem.watch.scope import Watching
 from tandem.watch.widget import Dashboard, Expression, Graph, Text
 

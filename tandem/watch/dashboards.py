@@ -6,9 +6,11 @@ Expressions are few, so that tandem.watch.expression can evaluate each of them. 
 a NUMBER a plain decimal:
 
     IF(ID * ID > 0, ID / ID)            speed-up, absent where one of the two has no point: alone it would be 0 there
-    ID / NUMBER                         node-minutes of a period -> nodes, or hours
+    ID / NUMBER                         node-minutes of a period -> nodes, or hours; tokens of a period -> a second's
     ID / NUMBER * NUMBER                node-minutes -> USD
     100 * ID / ID                       a share in percent
+    IF(ID > 0, 1 + ID / ID)             acceptance length by the server's counters
+    FILL(ID, 0)                         what is not sent counts as none
     RUNNING_SUM(FILL(ID, 0)) / NUMBER
     RUNNING_SUM(FILL(ID, 0)) / NUMBER * NUMBER
     SEARCH('{"NAMESPACE",DIM,DIM,...} MetricName="NAME" DIM="VALUE" ...', 'STATISTIC', PERIOD_S)
@@ -22,3 +24,16 @@ setPeriodToTimeRange), for its lines as for its expressions.
 """
 
 from __future__ import annotations
+
+from tandem.watch import arms, machine, money
+from tandem.watch.scope import Scope
+from tandem.watch.widget import Dashboard
+
+
+def dashboards(scope: Scope) -> tuple[Dashboard, ...]:
+    """Return every dashboard of an environment: its experiments in its order, then the machine, then money."""
+    return (
+        *(arms.dashboard(scope.environment, watching) for watching in scope.experiments),
+        machine.dashboard(scope),
+        money.dashboard(scope),
+    )
