@@ -1,0 +1,505 @@
+"""What is published of a folder: the summary's own values, at the right minute, round by round."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from measured import arm, chunks, failed, record, run_manifest, write_run
+from running import Ran, measure, until
+
+from tandem.bench import manifest, points, summary
+from tandem.bench.counters import Scrape
+from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Clock, Ended, Plan, Speculation
+from tandem.bench.points import RoundPoints, Row
+from tandem.bench.quantiles import spread
+from tandem.bench.record import Record, read_records
+from tandem.metrics import published
+
+ROOT = Path(__file__).parent
+UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
+CLOCK = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z")
+PUBLISHED = {one.name for one in published()}
+Cell = tuple[str, str, int | None, float | None, str]
+
+
+def found(folder: Path) -> list[RoundPoints]:
+    return list(points.rounds(folder))
+
+
+def rows(folder: Path, metric: str, **wanted: object) -> list[Row]:
+    """All rows of a metric, of one class unless another is wanted."""
+    asked = {"class_": "repeat", "all_loads": False} | wanted
+    return [
+        row
+        for one in found(folder)
+        for row in one.rows
+        if row.metric == metric and all(getattr(row, name) == value for name, value in asked.items())
+    ]
+
+
+def told(found_rows: Sequence[Row]) -> list[tuple[int, list[float]]]:
+    """Minute after the clock's moment, and values."""
+    return [((row.at_s - UTC) // 60, row.values.tolist()) for row in found_rows]
+
+
+def pooled(folder: Path) -> dict[Cell, list[float]]:
+    """All values of each cell over all rounds and minutes."""
+    values: dict[Cell, list[float]] = defaultdict(list)
+    for one in found(folder):
+        for row in one.rows:
+            if not row.all_loads:
+                values[row.arm, row.class_, row.concurrency, row.rate_per_s, row.metric] += row.values.tolist()
+    return values
+
+
+def assert_like_the_summary(folder: Path) -> None:
+    """Every published cell has the summary's number of values and quantiles, and there is no other."""
+    said, got = summary.summarize(folder), pooled(folder)
+    cells = {
+        (one.arm, one.class_, one.concurrency, one.rate_per_s, one.metric): (one.n, one.p50, one.p90, one.p99)
+        for one in said.cells
+        if one.metric in PUBLISHED
+    }
+    across = {
+        cell: spread(np.array(values)) for cell, values in got.items() if not cell[-1].endswith("requests")
+    }  # fmt: skip
+    assert {cell: (one.n, *(round(value, 6) for value in one[1:4])) for cell, one in across.items() if one} == cells
+    counts = {
+        (one.arm, one.class_, one.concurrency, one.rate_per_s, name): value
+        for one in said.requests
+        for name, value in (("requests", one.requests), ("failed_requests", one.failed))
+    }
+    of_classes = {cell: sum(values) for cell, values in got.items() if cell[-1].endswith("requests")}
+    assert {cell: value for cell, value in of_classes.items() if cell[1] != "all"} == counts
+    for (arm_, class_, *load, name), value in of_classes.items():
+        if class_ == "all":
+            assert value == sum(of for key, of in counts.items() if (key[0], *key[2:]) == (arm_, *load, name))
+
+
+# the summary's own values
+
+
+LIVE = ("generation_tokens", "first_tokens", "decode_steps", "drafts", "draft_tokens", "accepted_tokens")
+
+
+def drawn_folder(folder: Path, seed: int, **changes: Any) -> Path:
+    """Any run: rounds, slots, classes, loads, failures, contradictions and counters as they come."""
+    drawn = random.Random(seed)  # noqa: S311 - a draw that can be repeated
+    records, scrapes = [], []
+    for number in range(drawn.randint(1, 4)):
+        for class_ in ("repeat", "chat"):
+            for concurrency, rate in drawn.sample([(1, None), (4, None), (None, 2.5)], 2):
+                for slot, arm_ in enumerate(drawn.sample(["base", "spec"], 2)):
+                    turn = {
+                        "arm": arm_, "class_": class_, "concurrency": concurrency, "rate_per_s": rate,
+                        "round": number, "slot": slot,
+                    }  # fmt: skip
+                    records += [drawn_record(drawn, len(records) + n, **turn) for n in range(drawn.randint(1, 5))]
+                    scrapes += drawn_scrapes(drawn, **turn)
+    if drawn.random() < 0.5:
+        drawn.shuffle(records)
+    stated = {"clock": CLOCK, "goodput": {"ttft_ms": 250.0} if seed % 2 else None}
+    return write_run(folder, records, scrapes, **(stated | changes))
+
+
+def drawn_record(drawn: random.Random, number: int, **turn: Any) -> Record:
+    stated = {"request_id": f"r-{number}", "start_s": 1000.0 + drawn.uniform(0, 300), **turn}
+    first = drawn.uniform(0.05, 0.4)
+    later = [first + step * drawn.uniform(0.01, 0.05) for step in range(1, drawn.randint(2, 6))]
+    stream = chunks(*((at_s, "text", 2) for at_s in (first, *sorted(later))))
+    kind = drawn.random()
+    if kind < 0.15:
+        return failed(**stated)
+    if kind < 0.25:
+        return record(**stated, completion_tokens=1)  # fewer than chunks: a suspect
+    return record(**stated, chunks=stream, headers_s=0.01, end_s=1.0, completion_tokens=2 * len(stream))
+
+
+def scraped(**turn: Any) -> list[Scrape]:
+    """Counters of one turn of an arm that speculates."""
+    stated = {"arm": "spec", "class_": "repeat", "concurrency": 4, "rate_per_s": None, **turn}
+    return list(drawn_scrapes(random.Random(1), **stated))  # noqa: S311
+
+
+def drawn_scrapes(drawn: random.Random, **turn: Any) -> Iterator[Scrape]:
+    steps = drawn.randint(10, 90)
+    counts = (steps + 40.0, 5.0, float(steps), float(steps), 7.0 * steps, float(drawn.randint(0, 7 * steps)))
+    for when, factor in (("before", 0.0), ("after", 1.0)):
+        counters = dict(zip(LIVE, (factor * one for one in counts), strict=True))
+        yield Scrape(at_s=1000.0, when=when, counters=counters, **turn)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path: Path, seed: int) -> None:
+    assert_like_the_summary(drawn_folder(tmp_path, seed))
+
+
+RECORDED = sorted(path.parent for path in (ROOT / "llmperf_runs").rglob("records.jsonl"))
+
+
+@pytest.mark.parametrize("folder", RECORDED, ids=lambda path: str(path.relative_to(ROOT / "llmperf_runs")))
+def test_a_recorded_run_and_one_of_llmperf_are_published_as_summarized(folder: Path) -> None:
+    assert_like_the_summary(folder)
+
+
+PROMPTS = {"code": ["a", "b", '#schedule {"fault": "drop", "fault_at": 1}', "d"], "chat": ["e", "f"]}
+
+
+def _interrupted(folder: Path, **asked: Any) -> Ran:
+    async def meanwhile(servers, run):
+        await until(lambda: any(".r1." in truth["request_id"] for server in servers for truth in server.posted))
+        run.stop.ask("interrupted", grace_s=0)
+
+    return measure(folder, PROMPTS, rounds=3, meanwhile=meanwhile, **asked)
+
+
+def _resumed(folder: Path) -> Ran:
+    first = _interrupted(folder)
+    return measure(folder, PROMPTS, rounds=3, resume=True, at=[server.port for server in first.servers])
+
+
+RUNS = {
+    "interleaved": lambda folder: measure(folder, PROMPTS, rounds=2, concurrency=(1, 2)),
+    "simultaneous": lambda folder: measure(folder, PROMPTS, rounds=2, schedule="simultaneous"),
+    "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
+    "open loop": lambda folder: measure(folder, PROMPTS, concurrency=None, rate_per_s=80.0),
+    "goodput": lambda folder: measure(folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}),
+    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=None, duration_s=0.3),
+    "interrupted": _interrupted,
+    "resumed": _resumed,
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Each kind of run, made once where it is asked for."""
+    known: dict[str, Ran] = {}
+
+    def make(kind: str) -> Ran:
+        if kind not in known:
+            known[kind] = RUNS[kind](tmp_path_factory.mktemp("points"))
+        return known[kind]
+
+    return make
+
+
+@pytest.mark.xdist_group("bench-run")
+@pytest.mark.parametrize("kind", RUNS)
+def test_a_measured_run_is_published_as_summarized(made, kind) -> None:
+    assert_like_the_summary(made(kind).folder)
+
+
+@pytest.mark.xdist_group("bench-run")
+@pytest.mark.parametrize("kind", sorted(RUNS.keys() - {"interrupted"}))
+def test_every_round_of_a_run_that_reached_its_end_is_complete(made, kind) -> None:
+    assert {one.complete for one in found(made(kind).folder)} == {True}
+
+
+@pytest.mark.xdist_group("bench-run")
+def test_an_interrupted_run_lacks_its_last_round_alone(made) -> None:
+    *before, last = (one.complete for one in found(made("interrupted").folder))
+
+    assert (before, last) == ([True], False)
+
+
+@pytest.mark.xdist_group("bench-run")
+def test_a_run_is_published_at_the_minutes_in_which_it_ran(made) -> None:
+    ran = made("interleaved")
+    began, ended = (manifest.moment(ran.manifest[key]["utc"]).timestamp() for key in ("clock", "ended"))
+
+    minutes = {row.at_s for one in found(ran.folder) for row in one.rows}
+    assert all(minute % 60 == 0 and began - 60 < minute <= ended for minute in minutes)
+
+
+# classes and loads that are pooled
+
+
+def test_class_all_has_the_values_of_every_class(tmp_path: Path) -> None:
+    write_run(tmp_path, [record(), record(class_="chat", completion_tokens=5)], clock=CLOCK)
+
+    (row,) = rows(tmp_path, "e2e_ms", class_="all")
+    assert (row.concurrency, row.values.tolist()) == (4, [290.0, 290.0])
+
+
+def test_all_loads_together_have_counts_and_acceptance_alone(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 1)
+
+    together = [row for one in found(tmp_path) for row in one.rows if row.all_loads]
+    assert {row.metric for row in together} == {"requests", "failed_requests", "acceptance_length"}
+    assert {(row.class_, row.concurrency, row.rate_per_s) for row in together} == {("all", None, None)}
+
+
+def test_all_loads_together_count_every_request_of_an_arm(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 2)
+    asked = [one.arm for one in read_records(tmp_path / "records.jsonl")]
+
+    for arm_ in ("base", "spec"):
+        counted = rows(tmp_path, "requests", arm=arm_, class_="all", all_loads=True)
+        assert sum(row.values.sum() for row in counted) == asked.count(arm_)
+
+
+def test_all_loads_together_have_the_acceptance_of_every_turn(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 3)
+
+    together = rows(tmp_path, "acceptance_length", arm="spec", class_="all", all_loads=True)
+    apart = rows(tmp_path, "acceptance_length", arm="spec", class_="all")
+    assert sorted(value for row in together for value in row.values) == sorted(
+        value for row in apart for value in row.values
+    )
+
+
+def test_a_cell_without_a_failure_says_0(tmp_path: Path) -> None:
+    write_run(tmp_path, [record(), record(request_id="r-1")], clock=CLOCK)
+
+    assert told(rows(tmp_path, "failed_requests")) == [(0, [0.0])]
+    assert told(rows(tmp_path, "requests")) == [(0, [2.0])]
+
+
+def test_a_cell_whose_every_request_failed_has_counts_and_no_latency(tmp_path: Path) -> None:
+    write_run(tmp_path, [failed()], clock=CLOCK)
+
+    assert {row.metric: row.values.tolist() for one in found(tmp_path) for row in one.rows} == {
+        "requests": [1.0], "failed_requests": [1.0], "system_output_tokens_per_s": [0.0],
+    }  # fmt: skip
+
+
+def test_no_value_is_missing_or_infinite(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 4)
+
+    every = [row for one in found(tmp_path) for row in one.rows]
+    assert all(len(row.values) and np.isfinite(row.values).all() for row in every)
+
+
+def test_nothing_is_given_that_is_not_published(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 5)
+
+    named = {row.metric for one in found(tmp_path) for row in one.rows}
+    assert named == PUBLISHED - {"unpublished_rounds"}
+
+
+# minutes
+
+
+def starting(*starts: float, **changes: Any) -> list[Record]:
+    return [record(request_id=f"r-{number}", start_s=at, **changes) for number, at in enumerate(starts)]
+
+
+def test_a_value_stands_in_the_minute_in_which_its_request_began(tmp_path: Path) -> None:
+    write_run(tmp_path, starting(1000.0, 1059.9, 1060.0, 1130.0), clock=CLOCK)
+
+    assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
+
+
+def test_gaps_stand_in_the_minute_of_their_request(tmp_path: Path) -> None:
+    write_run(tmp_path, starting(1059.9), clock=CLOCK)
+
+    ((minute, gaps),) = told(rows(tmp_path, "chunk_gap_ms"))
+    assert (minute, gaps) == (0, pytest.approx([45.0, 45.0]))
+
+
+def test_the_figure_of_a_turn_stands_in_the_minute_in_which_it_began(tmp_path: Path) -> None:
+    write_run(tmp_path, starting(1070.0, 1059.0, 1119.0), clock=CLOCK)
+
+    assert [minute for minute, _ in told(rows(tmp_path, "system_output_tokens_per_s"))] == [0]
+
+
+def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp_path: Path) -> None:
+    write_run(tmp_path, [*starting(1070.0, 1130.0), record(class_="chat", start_s=1010.0)], clock=CLOCK)
+
+    assert told(rows(tmp_path, "requests")) == [(1, [2.0])]
+    assert told(rows(tmp_path, "requests", class_="all")) == [(0, [3.0])]
+    assert told(rows(tmp_path, "requests", class_="all", all_loads=True)) == [(0, [3.0])]
+
+
+def test_acceptance_stands_where_its_turns_first_request_began(tmp_path: Path) -> None:
+    write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), scraped(), clock=CLOCK)
+
+    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [2]
+
+
+def test_acceptance_of_a_turn_without_a_record_stands_where_its_counters_were_read(tmp_path: Path) -> None:
+    scrapes = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
+    write_run(tmp_path, starting(1000.0), scrapes, clock=CLOCK)
+
+    assert [minute for minute, _ in told(rows(tmp_path, "acceptance_length", arm="spec"))] == [4]
+    assert [one.number for one in found(tmp_path)] == [0, 3]
+
+
+def test_minutes_are_those_of_the_calendar_wherever_the_clock_was_read(tmp_path: Path) -> None:
+    clock = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=5.0, utc="2026-11-21T00:00:30.5+00:00")
+    write_run(tmp_path, starting(5.0, 34.4, 34.6), clock=clock)
+
+    assert [(minute, len(values)) for minute, values in told(rows(tmp_path, "ttft_ms"))] == [(0, 2), (1, 1)]
+
+
+# whole rounds
+
+
+def test_a_round_is_complete_with_its_last_planned_request(tmp_path: Path) -> None:
+    plan = Plan(requests=None, requests_per_round=2)
+
+    asked = [*starting(1000.0, 1001.0), record(request_id="r-2", round=1)]
+    write_run(tmp_path, asked, plan=plan, rounds=0, duration_s=60.0, ended=None)
+
+    assert [(one.number, one.complete) for one in found(tmp_path)] == [(0, True), (1, False)]
+
+
+def test_a_round_that_an_interrupt_cut_is_not_complete(tmp_path: Path) -> None:
+    plan = Plan(requests=2, requests_per_round=2)
+
+    write_run(tmp_path, [record(), failed(request_id="r-1", error="interrupted")], plan=plan)
+
+    assert [one.complete for one in found(tmp_path)] == [False]
+
+
+def test_a_round_whose_cut_request_was_asked_again_is_complete(tmp_path: Path) -> None:
+    plan = Plan(requests=2, requests_per_round=2)
+    cut = failed(request_id="r-1", error="interrupted")
+
+    write_run(tmp_path, [record(), cut, record(request_id="r-1~2", attempts=2)], plan=plan)
+
+    assert [one.complete for one in found(tmp_path)] == [True]
+
+
+def test_a_failed_request_is_no_missing_one(tmp_path: Path) -> None:
+    write_run(tmp_path, [record(), failed(request_id="r-1")], plan=Plan(requests=2, requests_per_round=2))
+
+    assert [one.complete for one in found(tmp_path)] == [True]
+
+
+def test_a_request_that_stands_twice_does_not_make_up_for_a_missing_one(tmp_path: Path) -> None:
+    write_run(tmp_path, [record(), record()], plan=Plan(requests=2, requests_per_round=2))
+
+    assert [one.complete for one in found(tmp_path)] == [False]
+
+
+def test_a_manifest_of_before_tells_a_round_by_the_whole_plan(tmp_path: Path) -> None:
+    asked = [*starting(1000.0, 1001.0), record(request_id="r-2", round=1)]
+
+    write_run(tmp_path, asked, plan=Plan(requests=4), rounds=2, ended=None)
+
+    assert [one.complete for one in found(tmp_path)] == [True, False]
+
+
+@pytest.mark.parametrize(("reason", "complete"), [("duration", True), ("interrupted", False), (None, False)])
+def test_the_last_round_that_the_clock_cut_is_complete_once_the_run_has_ended(
+    tmp_path: Path, reason: Any, complete: bool
+) -> None:
+    ended = Ended(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
+    write_run(tmp_path, [record()], plan=Plan(requests=None, requests_per_round=8), duration_s=9.0, ended=ended)
+
+    assert [one.complete for one in found(tmp_path)] == [complete]
+
+
+@pytest.mark.parametrize(("ended", "complete"), [(True, [True, True]), (False, [True, False])])
+def test_a_call_of_llmperf_is_complete_once_it_is_over(tmp_path: Path, ended: bool, complete: list[bool]) -> None:
+    asked = [record(generator="llmperf", round=number, request_id=f"r-{number}") for number in (0, 1)]
+
+    write_run(
+        tmp_path, asked, generator="llmperf", plan=Plan(requests=20), rounds=2,
+        **({} if ended else {"ended": None}),
+    )  # fmt: skip
+
+    assert [one.complete for one in found(tmp_path)] == complete
+
+
+def test_rounds_that_are_not_wanted_are_not_read(tmp_path: Path) -> None:
+    write_run(tmp_path, [record(round=number, request_id=f"r-{number}") for number in range(3)])
+    path = tmp_path / "records.jsonl"
+    first, *others = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([first.replace(b'"class":"repeat"', b'"class":7'), *others]))
+
+    assert [one.number for one in points.rounds(tmp_path, without={0})] == [1, 2]
+    with pytest.raises(BenchError, match=r"records\.jsonl:1"):
+        found(tmp_path)
+
+
+# the lines of a round
+
+
+def test_every_line_belongs_to_one_round(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 6)
+    held = (tmp_path / "records.jsonl").read_bytes().splitlines(keepends=True)
+
+    lines = {one.number: list(points.lines_of_round(tmp_path, one.number)) for one in found(tmp_path)}
+
+    assert sorted(line for each in lines.values() for line in each) == sorted(held)
+    assert all(msgspec.json.decode(line)["round"] == number for number, each in lines.items() for line in each)
+
+
+def test_the_ranges_of_a_round_are_its_lines(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 7)
+    held = (tmp_path / "records.jsonl").read_bytes()
+
+    for one in found(tmp_path):
+        assert b"".join(held[first:end] for first, end in one.ranges) == b"".join(points.lines(tmp_path, one.ranges))
+
+
+def test_rounds_that_follow_each_other_have_one_range(tmp_path: Path) -> None:
+    write_run(tmp_path, [record(round=number // 2, start_s=1000.0 + 61 * number) for number in range(4)])
+
+    assert [len(one.ranges) for one in found(tmp_path)] == [1, 1]
+
+
+def test_a_torn_last_line_is_in_no_round(tmp_path: Path) -> None:
+    write_run(tmp_path, starting(1000.0, 1001.0), clock=CLOCK)
+    path = tmp_path / "records.jsonl"
+    path.write_bytes(path.read_bytes()[:-20])
+
+    assert told(rows(tmp_path, "requests")) == [(0, [1.0])]
+    assert len(list(points.lines_of_round(tmp_path, 0))) == 1
+
+
+def test_a_whole_last_line_without_its_end_is_given_one(tmp_path: Path) -> None:
+    write_run(tmp_path, starting(1000.0, 1001.0), clock=CLOCK)
+    path = tmp_path / "records.jsonl"
+    held = path.read_bytes()
+    path.write_bytes(held.removesuffix(b"\n"))
+
+    assert told(rows(tmp_path, "requests")) == [(0, [2.0])]
+    assert b"".join(points.lines_of_round(tmp_path, 0)) == held
+
+
+def test_a_bad_line_is_named(tmp_path: Path) -> None:
+    write_run(tmp_path, starting(1000.0, 1001.0))
+    path = tmp_path / "records.jsonl"
+    first, second = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + b"{oh no\n" + second)
+
+    with pytest.raises(BenchError, match=r"records\.jsonl:2"):
+        found(tmp_path)
+
+
+def test_a_run_without_records_is_named(tmp_path: Path) -> None:
+    manifest.write(tmp_path, run_manifest())
+
+    with pytest.raises(BenchError, match="the records cannot be read"):
+        found(tmp_path)
+
+
+def test_a_limit_that_no_request_has_is_refused(tmp_path: Path) -> None:
+    write_run(tmp_path, [record()], goodput={"chunk_gap_ms": 5.0})
+
+    with pytest.raises(BenchError, match="goodput has a limit on chunk_gap_ms"):
+        found(tmp_path)
+
+
+def test_the_same_folder_gives_the_same_points(tmp_path: Path) -> None:
+    drawn_folder(tmp_path, 8, arms=(arm("base"), arm("spec", speculation=Speculation(method="eagle3"))))
+
+    def plain() -> list[object]:
+        return [
+            (row.arm, row.class_, row.metric, row.at_s, row.values.tolist())
+            for one in found(tmp_path)
+            for row in one.rows
+        ]
+
+    assert plain() == plain()
