@@ -57,7 +57,26 @@ def evaluate(
     Raises:
         ExpressionError: a line is of a form that is not evaluated here, or names what is not there.
     """
-    widget = _Widget(lines, series, range(start_s - start_s % period_s, end_s, period_s))
+    return _results(_Widget(lines, series, range(start_s - start_s % period_s, end_s, period_s)), lines)
+
+
+def overall(
+    lines: Sequence[Line | Expression], series: Series, start_s: int, end_s: int, period_s: int
+) -> tuple[Result, ...]:
+    """Evaluate one widget with the whole time range as its one period, as CloudWatch's setPeriodToTimeRange does.
+
+    Args:
+        lines, series, start_s, end_s: as of evaluate.
+        period_s: the range is made longer to whole periods of this.
+
+    Raises:
+        ExpressionError: as evaluate.
+    """
+    first, last = start_s - start_s % period_s, end_s + -end_s % period_s
+    return _results(_Widget(lines, series, range(first, last, last - first)), lines)
+
+
+def _results(widget: _Widget, lines: Sequence[Line | Expression]) -> tuple[Result, ...]:
     shown = (drawn for line in lines if line.shown for drawn in widget.shown(line))
     return tuple(Result(drawn.label, tuple(sorted(drawn.points.items()))) for drawn in shown)
 
@@ -117,7 +136,7 @@ class _Widget:
             raise ExpressionError(str(error), text=line.metric, place=line.id or _text(line)) from error
 
     def _drawn(self, key: Key, statistic: str, label: str) -> Drawn:
-        points = self._series.read(key, statistic, self.grid.start, self.grid.stop, self.grid.step)
+        points = self._series.read(key, statistic, self.grid)
         return Drawn(points, label, key)
 
     def search(self, query: str, statistic: str) -> tuple[Drawn, ...]:

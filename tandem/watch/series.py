@@ -71,25 +71,24 @@ class Series:
         minutes = [minute for of_metric in self._minutes.values() for minute in of_metric]
         return (min(minutes), max(minutes) + MINUTE_S) if minutes else None
 
-    def read(self, key: Key, statistic: Statistic, start_s: int, end_s: int, period_s: int) -> Points:
+    def read(self, key: Key, statistic: Statistic, periods: range) -> Points:
         """Return a statistic of each period that has a value.
 
         Args:
             key: the metric; one that nobody sent has no points.
             statistic: SampleCount, Sum, Average, Minimum, Maximum, or p0 to p100.
-            start_s, end_s: from the period that holds the start, up to the end without it.
-            period_s: whole minutes; periods begin at its multiples since 1970.
+            periods: when each begins, in seconds since 1970; whole minutes.
 
         Raises:
             StatisticError: it is none of these.
         """
         known(statistic)
-        first = start_s - start_s % period_s
-        periods: dict[int, Counter[float]] = {}
+        counted: dict[int, Counter[float]] = {}
         for minute, counts in self._minutes.get(key, {}).items():
-            if first <= minute < end_s:
-                periods.setdefault(minute - minute % period_s, Counter()).update(counts)
-        return {at_s: _statistic(statistic, periods[at_s]) for at_s in sorted(periods)}
+            if periods.start <= minute < periods.stop:
+                begins = minute - (minute - periods.start) % periods.step
+                counted.setdefault(begins, Counter()).update(counts)
+        return {at_s: _statistic(statistic, counted[at_s]) for at_s in sorted(counted)}
 
 
 def known(statistic: Statistic) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.watch.expression import ExpressionError, evaluate
+from tandem.watch.expression import ExpressionError, evaluate, overall
 from tandem.watch.series import Key, Series
 from tandem.watch.widget import Expression, Line
 
@@ -151,6 +151,23 @@ def test_a_start_inside_a_period_reads_the_whole_of_it() -> None:
 
     assert [at % 300 for at, _ in found.points] == [0] * len(found.points)
     assert found.points[0][0] == five
+
+
+def test_the_whole_range_is_one_period() -> None:
+    series = stored(a=[1, 2, 9], b=[2, 2, 2])
+    lines = [line("a", statistic="p50"), line("b", statistic="p50"), Expression(text="a / b", label="x", id="e")]
+
+    (found,) = overall(lines, series, START, START + 180, 60)
+
+    assert found.points == ((START, 1.0),)
+
+
+def test_the_whole_range_is_made_longer_to_whole_periods() -> None:
+    text = "SUM(SEARCH('{Tandem/test,Of} a', 'Sum', 300))"
+
+    (found,) = overall([Expression(text=text, label="x", id="e")], stored(a=[1, 2, 9]), START, START + 180, 300)
+
+    assert [value for _, value in found.points] == [12.0]
 
 
 def test_the_end_is_not_part_of_what_is_read() -> None:
