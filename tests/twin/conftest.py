@@ -110,13 +110,13 @@ def held(endpoint: Endpoint) -> Callable[[str], dict[str, Held]]:
 
 @pytest.fixture(scope="session")
 def templates() -> dict[str, Any]:
-    """The two templates that between them have every type of our stacks."""
-    return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in ("producer", "consumer")}
+    """The templates that between them have every type of our stacks."""
+    return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in ("producer", "consumer", "watcher")}
 
 
 @pytest.fixture(scope="session")
 def everything(endpoint: Endpoint, templates: dict[str, Any]) -> dict[str, Held]:
-    """Every resource of both templates, deployed once and held."""
+    """Every resource of all templates, deployed once and held."""
     found: dict[str, Held] = {}
     for name, template in templates.items():
         stack = deployed(endpoint, template, name)

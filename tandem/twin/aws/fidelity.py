@@ -56,6 +56,15 @@ FIDELITY: Mapping[str, Fidelity] = {
     "AWS::CloudFormation::CustomResource": _recorded(
         "its properties are recorded; the Lambda behind it is deployed and never invoked"
     ),
+    "AWS::CloudWatch::Alarm": _stored(
+        "kept and described; one of a single metric looks at the newest values alone, metric math, missing data and "
+        "the number of periods are not evaluated"
+    ),
+    "AWS::CloudWatch::CompositeAlarm": _real(
+        "evaluates its rule, tells its topic, and is silent while its suppressor is in alarm; the waits before and "
+        "after that are kept, not kept to"
+    ),
+    "AWS::CloudWatch::Dashboard": _stored("its body is kept byte by byte; whether CloudWatch draws it is not seen"),
     "AWS::CodeBuild::Project": _stored(
         "kept and described; a build is played: it takes the real source and the project's own commands, and pushes a "
         "manifest without layers; no container runs, nothing is downloaded, the role is not needed"
@@ -120,11 +129,17 @@ FIDELITY: Mapping[str, Fidelity] = {
     "AWS::Lambda::LayerVersion": _stored("kept and described"),
     "AWS::Lambda::Permission": _stored("kept and described"),
     "AWS::Logs::LogGroup": _real("takes and returns events; retention is kept and deletes nothing"),
+    "AWS::Logs::MetricFilter": _stored("kept and described; no event becomes a value here"),
     "AWS::S3::Bucket": _real(
         "objects, versions and conditional writes work; lifecycle, access logs and encryption are kept, not acted on",
         AccessControl="the endpoint drops a canned ACL",
     ),
     "AWS::S3::BucketPolicy": _stored("kept and described; not enforced here"),
+    "AWS::SNS::Subscription": _real(
+        "a queue, a function or a URL gets what is published; an e-mail address gets nothing, nobody has to confirm it"
+    ),
+    "AWS::SNS::Topic": _real("delivers what is published; its key encrypts nothing and is not asked"),
+    "AWS::SNS::TopicPolicy": _stored("kept and described; not enforced here"),
     "AWS::SSM::Parameter": _real("takes and returns values", AllowedPattern="held by the service at a write"),
     "Custom::TandemToolsImage": _real(
         "its Lambda runs, asks ECR, starts the build and answers CloudFormation, as on AWS; the build itself is played",

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from . import (
     adoption,
+    alarms,
     bucket,
     builds,
+    dashboards,
     eks_api,
     eks_types,
     functions,
@@ -20,9 +22,10 @@ from . import (
     s3_parts,
     s3_refusals,
     s3_store,
+    topics,
 )
 
 MODULES = (
     adoption, network, launch_template, bucket, s3_refusals, s3_parts, s3_store, functions, eks_api, eks_types,
-    registry, builds, recorded,
+    registry, builds, alarms, dashboards, topics, recorded,
 )  # fmt: skip

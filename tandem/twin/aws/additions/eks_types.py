@@ -24,6 +24,8 @@ NEEDS = {
     ),
 }  # fmt: skip
 
+# where an add-on lives unless it is told otherwise; all others of ours in kube-system
+_NAMESPACES = {"amazon-cloudwatch-observability": "amazon-cloudwatch"}
 _CLUSTER = wire.request_shape("eks", "CreateCluster")
 _NODEGROUP = wire.request_shape("eks", "CreateNodegroup")
 _NODEGROUP_RECORD = wire.answer_shape("eks", "DescribeNodegroup", "nodegroup")
@@ -128,10 +130,11 @@ def _addon_create(_logical_id, properties, _stack):
 
 
 def _associate(cluster, addon, associations):
-    """An add-on's associations are associations of their own in `kube-system`, and the add-on lists their ARNs."""
+    """An add-on's associations are associations of their own in its namespace, and the add-on lists their ARNs."""
     record = eks._addons[f"{cluster}/{addon}"]
     _dissociate(cluster, record)
-    namespace = (record.get("namespaceConfig") or {}).get("namespace", "kube-system")
+    usual = _NAMESPACES.get(addon, "kube-system")
+    namespace = (record.get("namespaceConfig") or {}).get("namespace", usual)
     record["podIdentityAssociations"] = [
         answered(eks._create_pod_identity_association(cluster, {**item, "namespace": namespace}))["association"][
             "associationArn"

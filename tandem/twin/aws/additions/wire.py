@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 from botocore import serialize
 from botocore.session import get_session
 
-_NUMBERS = ("integer", "long")
+_NUMBERS = {"integer": int, "long": int, "double": float, "float": float}
 
 
 @cache
@@ -55,7 +55,7 @@ def shaped(shape, value, where: str, spelling=lambda name: name):
     if shape.type_name == "boolean":
         return str(value).lower() == "true"
     if shape.type_name in _NUMBERS:
-        return int(value)
+        return _NUMBERS[shape.type_name](value)
     return value if isinstance(value, str) else str(value)
 
 

@@ -1,0 +1,185 @@
+"""Alarms, dashboards and topics beyond plain MiniStack."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import pytest
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+_NUMBER = itertools.count()
+QUERIES = [
+    {"Id": "a", "ReturnData": False, "MetricStat": {
+        "Metric": {"Namespace": "N", "MetricName": "m", "Dimensions": [{"Name": "d", "Value": "v"}]}, "Period": 60,
+        "Stat": "p50"}},
+    {"Id": "b", "Expression": "100 * a", "ReturnData": True, "Period": 60},
+]  # fmt: skip
+
+
+def alarm(name, **more):
+    one = {"Namespace": "N", "MetricName": "m", "Statistic": "Sum", "Period": 60}
+    return {"Type": "AWS::CloudWatch::Alarm", "Properties": {
+        "AlarmName": name, "EvaluationPeriods": 1, "Threshold": 1, "ComparisonOperator": "GreaterThanThreshold",
+        **(more if "Metrics" in more else {**one, **more})}}  # fmt: skip
+
+
+def composite(name, rule, **more):
+    return {"Type": "AWS::CloudWatch::CompositeAlarm", "DependsOn": ["Child", "Muting"],
+            "Properties": {"AlarmName": name, "AlarmRule": rule, **more}}  # fmt: skip
+
+
+@pytest.fixture
+def named():
+    """A prefix that no other test has."""
+    return f"n{next(_NUMBER)}"
+
+
+@pytest.fixture
+def told(endpoint, named):
+    """A queue behind a topic: the alarms' names that it was told of."""
+    sqs, sns = endpoint.client("sqs"), endpoint.client("sns")
+    topic = sns.create_topic(Name=named)["TopicArn"]
+    queue = sqs.create_queue(QueueName=named)["QueueUrl"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
+
+    def act():
+        messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
+        return [json.loads(json.loads(message["Body"])["Message"])["AlarmName"] for message in messages]
+
+    act.topic = topic
+    return act
+
+
+def pair(named, topic, **more):
+    return {
+        "Child": alarm(f"{named}-child"), "Muting": alarm(f"{named}-muting"),
+        "Called": composite(f"{named}-called", f'ALARM("{named}-child")', AlarmActions=[topic], **more),
+    }  # fmt: skip
+
+
+def muted(named):
+    return {
+        "ActionsSuppressor": f"{named}-muting", "ActionsSuppressorWaitPeriod": 60,
+        "ActionsSuppressorExtensionPeriod": 60,
+    }  # fmt: skip
+
+
+def into(endpoint, name, state):
+    endpoint.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="a test")
+
+
+def test_metric_math_is_described_as_it_was_asked_for(endpoint, deploy, named):
+    deploy({"Share": alarm(named, Metrics=QUERIES)})
+
+    (found,) = endpoint.client("cloudwatch").describe_alarms(AlarmNames=[named])["MetricAlarms"]
+
+    assert found["Metrics"] == QUERIES
+    assert "MetricName" not in found
+
+
+def test_an_updated_alarm_is_as_its_new_template_says(deploy, held, named):
+    stack = deploy({"Share": alarm(named, Metrics=QUERIES, Threshold=5)})
+    deploy({"Share": alarm(named, Metrics=[*QUERIES[:1], {**QUERIES[1], "Expression": "2 * a"}], Threshold=7.5)},
+           stack.name, update=True)  # fmt: skip
+
+    assert held(stack.name)["Share"].differs == ()
+
+
+def test_rejects_an_alarms_property_that_cloudwatch_does_not_know(deploy, named):
+    assert "unsupported property Colour" in str(deploy({"Share": alarm(named, Colour="blue")}).reasons)
+
+
+def test_a_composite_tells_its_topic(endpoint, deploy, told, named):
+    deploy(pair(named, told.topic, **muted(named)))
+    into(endpoint, f"{named}-child", "ALARM")
+
+    assert told() == [f"{named}-called"]
+
+
+def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, told, named):
+    deploy(pair(named, told.topic, **muted(named)))
+    into(endpoint, f"{named}-muting", "ALARM")
+    into(endpoint, f"{named}-child", "ALARM")
+
+    listed = endpoint.client("cloudwatch").describe_alarms(
+        AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"]
+    )
+    (found,) = listed["CompositeAlarms"]
+    assert (found["StateValue"], found["ActionsSuppressedBy"], told()) == ("ALARM", "Alarm", [])
+
+
+def test_a_composite_without_a_suppressor_is_never_muted(endpoint, deploy, told, named):
+    deploy(pair(named, told.topic))
+    into(endpoint, f"{named}-muting", "ALARM")
+    into(endpoint, f"{named}-child", "ALARM")
+
+    assert told() == [f"{named}-called"]
+
+
+def test_a_suppressor_that_a_template_drops_is_gone(deploy, endpoint, told, named):
+    stack = deploy(pair(named, told.topic, **muted(named)))
+    deploy(pair(named, told.topic), stack.name, update=True)
+
+    listed = endpoint.client("cloudwatch").describe_alarms(
+        AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"]
+    )
+    assert "ActionsSuppressor" not in listed["CompositeAlarms"][0]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ({"ActionsSuppressor": "nobody", "ActionsSuppressorWaitPeriod": 1, "ActionsSuppressorExtensionPeriod": 1},
+         "nobody does not exist"),
+        ({"ActionsSuppressor": "nobody"}, "takes a WaitPeriod"),
+        ({"ActionsSuppressorWaitPeriod": 1}, "ActionsSuppressor is missing"),
+    ],
+)  # fmt: skip
+def test_rejects_a_suppressor_that_cannot_mute(deploy, named, more, reason):
+    assert reason in str(deploy(pair(named, "arn:aws:sns:us-east-2:222233334444:t", **more)).reasons)
+
+
+def test_rejects_a_rule_of_an_alarm_that_is_not_there(deploy, named):
+    resources = pair(named, "arn:aws:sns:us-east-2:222233334444:t")
+    resources["Called"]["Properties"]["AlarmRule"] = 'ALARM("nobody")'
+
+    assert "do not exist" in str(deploy(resources).reasons)
+
+
+def test_a_stack_of_composites_goes_with_its_alarms(deploy, delete, endpoint, named):
+    stack = deploy(pair(named, "arn:aws:sns:us-east-2:222233334444:t", **muted(named)))
+    delete(stack)
+
+    kinds = ["MetricAlarm", "CompositeAlarm"]
+    left = endpoint.client("cloudwatch").describe_alarms(AlarmNamePrefix=f"{named}-", AlarmTypes=kinds)
+    assert (left["MetricAlarms"], left["CompositeAlarms"]) == ([], [])
+
+
+@pytest.mark.parametrize(
+    "body", ["{", '{"start": "-P1D"}', "[]", json.dumps({"widgets": [{}] * 501})],
+    ids=["no-json", "no-widgets", "a-list", "501-widgets"],
+)  # fmt: skip
+def test_rejects_a_dashboard_that_cannot_be_drawn(deploy, named, body):
+    board = {"Type": "AWS::CloudWatch::Dashboard", "Properties": {"DashboardName": named, "DashboardBody": body}}
+
+    assert "The dashboard body is invalid" in str(deploy({"Board": board}).reasons)
+
+
+def test_a_topic_takes_another_key_and_loses_it(deploy, endpoint, named):
+    def topic(**more):
+        return {"Topic": {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": named, **more}}}
+
+    def key():
+        arn = f"arn:aws:sns:us-east-2:222233334444:{named}"
+        return endpoint.client("sns").get_topic_attributes(TopicArn=arn)["Attributes"].get("KmsMasterKeyId")
+
+    stack = deploy(topic(KmsMasterKeyId="one"))
+    first = key()
+    deploy(topic(KmsMasterKeyId="other"), stack.name, update=True)
+    second = key()
+    deploy(topic(), stack.name, update=True)
+
+    assert (first, second, key()) == ("one", "other", None)
