@@ -4,11 +4,12 @@ Invariant: a moment is moved by the clocks in the manifest and by nothing else, 
 calendar on every machine.
 
 The manifest has the clock of the run's start and one for each time it was resumed. A request belongs to the latest of
-them that does not stand behind its start. After a reboot the monotonic clock begins anew, and then a request may be
-later than several clocks; so the order of the file decides: where requests suddenly end earlier than those written
-before them, the next clock that was read after a reboot begins. Where a reboot leaves no such step, because the new
-clock was further on already, the first rule holds as it is. What neither can tell (a reboot whose run recorded nothing,
-followed by another) is given the earliest clock that can be meant.
+them that had been read when it began. After a reboot the monotonic clock begins anew, and then a request may be later
+than several clocks; so the order of the file decides: where requests suddenly end earlier than those written before
+them, the next clock that was read after a reboot begins. Without such a step, a clock that stands behind the one before
+it is taken only for what cannot be of the one before. One case stays open: the machine was started anew, its new clock
+was further on than where the first run began, and no request was recorded after that; then the last requests of the
+first run are taken for those of the second, and stand too late.
 """
 
 from __future__ import annotations
@@ -53,8 +54,10 @@ def utc_s(run: Manifest, start_s: Values, end_s: Values) -> Values:
     edges = [(0, 0), *_restarts(clocks, start_s, end_s), (len(start_s), len(read))]
     for (begin, first), (end, beyond) in pairwise(edges):
         which[begin:end] = first
+        mine, starts_s = which[begin:end], start_s[begin:end]
         for clock in range(first + 1, beyond):
-            which[begin:end][start_s[begin:end] >= at_s[clock]] = clock
+            behind = at_s[clock] < at_s[clock - 1]
+            mine[(starts_s >= at_s[clock]) & ((not behind) | (starts_s < at_s[mine]))] = clock
     moved: Values = start_s + clocks.zero_s[which]
     return moved
 
