@@ -307,15 +307,18 @@ class _Round:
 
 def _of_requests(found: Tally, minute: int) -> Iterator[_Point]:
     for (load, name), arrays in found.values.items():
-        values = np.concatenate(arrays)
-        for key in (load, load.pooled()):
-            yield _Point(load.arm, key, name, minute, values)
+        if name in _PUBLISHED:
+            values = np.concatenate(arrays)
+            yield _Point(load.arm, load, name, minute, values)
+            yield _Point(load.arm, load.pooled(), name, minute, values)
 
 
 def _of_turns(run: Manifest, read: _Round, changes: Sequence[tuple[Turn, Change]]) -> Iterator[_Point]:
     throughput = turns.throughput(read.total, limited=bool(run.goodput))
     accepted = turns.acceptance(changes, {arm.name: arm for arm in run.arms}, read.total)
     for (load, name), of_turns in (*throughput.values.items(), *accepted.values.items()):
+        if name not in _PUBLISHED:
+            continue
         for turn, value in zip(of_turns.turns, of_turns.values, strict=True):
             point = _Point(load.arm, load, name, read.begun[turn], np.array([value]))
             yield point
@@ -324,11 +327,10 @@ def _of_turns(run: Manifest, read: _Round, changes: Sequence[tuple[Turn, Change]
 
 
 def _rows(points: Iterable[_Point]) -> Iterator[Row]:
-    """Join points of one cell and minute, in the order of minutes, of what is published."""
+    """Join points of one cell and minute, in the order of minutes."""
     joined: dict[tuple[int, str, Load | None, str], list[Values]] = defaultdict(list)
     for point in points:
-        if point.metric in _PUBLISHED:
-            joined[point.minute, point.arm, point.load, point.metric].append(point.values)
+        joined[point.minute, point.arm, point.load, point.metric].append(point.values)
     for (minute, arm, load, name), arrays in sorted(joined.items(), key=lambda item: item[0][0]):
         yield Row(
             arm=arm,
