@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench import gate, host, interrupt, loops, warm
+from tandem.bench import between, gate, host, interrupt, loops, warm
 from tandem.bench.record import ERRORS
 from tandem.bench.wire import TimeOuts
 from tandem.cli import _parser
@@ -63,6 +63,8 @@ def test_the_page_names_every_flag():
         f"then at most {warm.SHORT_TOKENS} tokens",
         f"by at most {warm.SAME:.0%}".replace("%", " %"),
         f"after {warm.MOST_SHORT_WINDOWS} windows or {warm.MOST_S / 60:.0f} minutes",
+        f"to be back, at most {between.PAUSE_S:.0f} s later",
+        f"up to {between.LAST_S:.0f} s, {between.CUT_S:.0f} s after an interrupt",
         f"Above {1000 * host.MOST_LAG_S:.0f} ms, or when the client takes {100 * host.MOST_CPU:.0f} % of a CPU",
     ],
 )
