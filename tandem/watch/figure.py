@@ -35,8 +35,8 @@ class Figure:
     statistic: Statistic
     unit: str | None = None
 
-    def graph(self, lines: tuple[Line | Expression, ...]) -> Graph:
-        """Return the graph of some lines of it."""
+    def graph(self, lines: tuple[Line | Expression, ...], width: int = WIDTH) -> Graph:
+        """Return the graph of some lines of it, `width` columns wide."""
         unit = self.unit or WATCHED[self.publisher, self.metric].unit
         return Graph(
             title=f"{self.title} [{unit}]",
@@ -46,5 +46,5 @@ class Figure:
             lines=lines,
             period_s=PERIOD_S,
             varies=False,
-            width=WIDTH,
+            width=width,
         )

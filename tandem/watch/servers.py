@@ -14,10 +14,11 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Variant
 from tandem.watch.compared import PERIOD_S, Arms
 from tandem.watch.figure import WIDTH, Figure
-from tandem.watch.layout import text
+from tandem.watch.layout import COLUMNS, text
 from tandem.watch.source import Cell
 from tandem.watch.widget import Expression, Graph, Line, Text
 
+HALF = COLUMNS // 2
 _V0 = "nxdi-v0"  # the runtime of vLLM's V0 engine, which has another name for the use of its cache
 _READY = Figure(
     metric="service_number_of_running_pods",
@@ -25,6 +26,14 @@ _READY = Figure(
     title="Ready servers",
     says="Ready pods behind the arm's Service, least of 5 minutes; nothing sent counts as 0, so the newest point may "
     "read 0 until it is in. Ready is not fast: see the other rows.",
+    statistic="Minimum",
+)
+_PODS = Figure(
+    metric="namespace_number_of_running_pods",
+    publisher=CONTAINER_INSIGHTS,
+    title="Pods running",
+    says="Pods of the experiment's namespace in phase Running, ready or not, jobs and the bench included; nothing sent "
+    "counts as 0. More than are ready: a server loads, or waits for its artifact.",
     statistic="Minimum",
 )
 _RUNNING = Figure(
@@ -101,13 +110,14 @@ def servers(environment: Environment, arms: Arms) -> tuple[Graph | Text, ...]:
     return (
         of.head(),
         of.ready(),
+        of.pods(),
+        of.graph(_RESTARTS),
         of.graph(_RUNNING),
         of.graph(_WAITING),
+        of.graph(_PREEMPTED),
         of.cache(),
         of.tokens(),
-        of.graph(_PREEMPTED),
-        of.graph(_ENDED),
-        of.graph(_RESTARTS),
+        of.graph(_ENDED, HALF),
         of.acceptance(),
     )
 
@@ -133,22 +143,29 @@ class _Servers:
             f"each arm.{rest}"
         )
 
-    def graph(self, figure: Figure) -> Graph:
+    def graph(self, figure: Figure, width: int = WIDTH) -> Graph:
         """Return a figure of every server."""
         return figure.graph(
             tuple(
                 replace(self._line(figure, variant, f"m{number}"), label=variant.name, color=self._arms.color(variant))
                 for number, variant in enumerate(self._arms.drawn)
-            )
+            ),
+            width,
         )
 
     def ready(self) -> Graph:
         """Return how many servers of each arm are ready, none where nothing is sent."""
         return self._each(_READY, "FILL(m{}, 0)")
 
+    def pods(self) -> Graph:
+        """Return how many pods of the experiment run at all."""
+        running = Cell(self._environment, _PODS.publisher, self._where()).line(_PODS.metric, _PODS.statistic, id_="m")
+        filled = Expression(text="FILL(m, 0)", label=self._experiment.name, id="r")
+        return _PODS.graph((replace(running, label=None), filled))
+
     def tokens(self) -> Graph:
         """Return what each server generates in a second."""
-        return self._each(_TOKENS, f"m{{}} / {PERIOD_S}")
+        return self._each(_TOKENS, f"m{{}} / {PERIOD_S}", HALF)
 
     def cache(self) -> Graph | Text:
         """Return the use of the KV cache, or why it is not known."""
@@ -156,21 +173,21 @@ class _Servers:
             return text(
                 f"**{_CACHE.title}**: not drawn. vLLM's V0 engine, which {_V0} serves with, has another name for it, "
                 "and nobody has recorded what it sends.",
-                WIDTH,
+                HALF,
             )
-        return self.graph(_CACHE)
+        return self.graph(_CACHE, HALF)
 
     def acceptance(self) -> Graph | Text:
         """Return the acceptance length by the servers' own counters, or why it is not known."""
         speculating = tuple(variant for variant in self._arms.drawn if variant.mode != "none")
         if not speculating:
-            return text(f"**{_DRAFTS.title}**: no arm of this experiment speculates.", WIDTH)
+            return text(f"**{_DRAFTS.title}**: no arm of this experiment speculates.", HALF)
         runtime = catalogue().runtimes.get(self._experiment.runtime)
         if runtime is None or runtime.counters.speculation.value == "flat":
             return text(
                 f"**{_DRAFTS.title}**: not drawn. On {self._experiment.runtime} vLLM's spec_decode counters stay 0. "
                 "The bench's acceptance length, from decode steps, is on the experiment's dashboard.",
-                WIDTH,
+                HALF,
             )
         return _DRAFTS.graph(
             tuple(
@@ -181,10 +198,11 @@ class _Servers:
                     self._hidden(_ACCEPTED, variant, f"a{number}"),
                     self._computed(variant, f"IF(d{number} > 0, 1 + a{number} / d{number})", f"r{number}"),
                 )
-            )
+            ),
+            HALF,
         )
 
-    def _each(self, figure: Figure, formula: str) -> Graph:
+    def _each(self, figure: Figure, formula: str, width: int = WIDTH) -> Graph:
         """Return a formula over each server's series, which stands for `{}`."""
         return figure.graph(
             tuple(
@@ -194,8 +212,12 @@ class _Servers:
                     self._hidden(figure, variant, f"m{number}"),
                     self._computed(variant, formula.format(number), f"r{number}"),
                 )
-            )
+            ),
+            width,
         )
+
+    def _where(self) -> dict[str, str]:
+        return {"ClusterName": names.cluster(self._environment), "Namespace": names.namespace(self._experiment)}
 
     def _hidden(self, figure: Figure, variant: Variant, id_: str) -> Line:
         return replace(self._line(figure, variant, id_), label=None, shown=False)
@@ -206,10 +228,5 @@ class _Servers:
     def _line(self, figure: Figure, variant: Variant, id_: str) -> Line:
         """Return a server's series of a figure; Container Insights names a pod by its Deployment."""
         by = "PodName" if figure is _RESTARTS else "Service"
-        dimensions = {
-            "ClusterName": names.cluster(self._environment),
-            "Namespace": names.namespace(self._experiment),
-            by: variant.name,
-        }
-        cell = Cell(self._environment, figure.publisher, dimensions)
+        cell = Cell(self._environment, figure.publisher, self._where() | {by: variant.name})
         return cell.line(figure.metric, figure.statistic, id_=id_, shown=True)

@@ -1,0 +1,109 @@
+"""What the committed environments watch, and variations of it: scopes for tests of dashboards."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tandem.commands.watching import scope
+from tandem.metrics import PUBLISHERS
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+from tandem.spec.load import load
+from tandem.watch.body import body
+from tandem.watch.dashboards import dashboards
+from tandem.watch.scope import Scope
+from tandem.watch.widget import Dashboard, Graph, Text
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
+REGION = "us-east-2"
+SEARCHED = re.compile(r"SEARCH\('\{\"([^\"]+)\",?([^}]*)\} MetricName=\"([^\"]+)\"((?: \w+=\"[^\"]*\")*)', '(\w+)'")
+
+
+class Read(NamedTuple):
+    """One metric that a body reads, by a line or by a search."""
+
+    namespace: str
+    metric: str
+    dimensions: frozenset[str]
+
+
+@cache
+def watched(environment: str) -> Scope:
+    """Return what a committed environment watches."""
+    workspace = load(ROOT / "environments", ROOT / "experiments", (environment,))
+    found = workspace.environments[environment].environment
+    assert found
+    hosted = [workspace.experiments[name].experiment for name in found.experiments]
+    return scope(found, [experiment for experiment in hosted if experiment])
+
+
+def changed(environment: str, **sections: dict[str, Any]) -> Scope:
+    """Return a committed environment's scope with some values of some sections changed."""
+    whole = watched(environment)
+    values = whole.environment.model_dump(mode="json")
+    for section, given in sections.items():
+        values[section] |= given
+    other = Environment.model_validate_json(json.dumps(values))
+    return Scope(environment=other, experiments=whole.experiments)
+
+
+def asking(environment: str, experiment: str, **given: Any) -> Scope:
+    """Return the scope of one committed experiment with some of its values changed."""
+    whole = watched(environment)
+    (one,) = [watching.experiment for watching in whole.experiments if watching.experiment.name == experiment]
+    return scope(whole.environment, [Experiment.model_validate_json(json.dumps(one.model_dump(mode="json") | given))])
+
+
+@cache
+def drawn(environment: str) -> dict[str, Dashboard]:
+    """Return the dashboards of a committed environment by the last part of their name."""
+    return by_part(watched(environment))
+
+
+def by_part(whole: Scope) -> dict[str, Dashboard]:
+    """Return the dashboards of a scope by the last part of their name."""
+    start = f"tandem-{whole.environment.name}-"
+    return {dashboard.name.removeprefix(start): dashboard for dashboard in dashboards(whole)}
+
+
+def graphs(dashboard: Dashboard) -> list[Graph]:
+    """Return the drawn widgets."""
+    return [widget for widget in dashboard.widgets if isinstance(widget, Graph)]
+
+
+def graph(dashboard: Dashboard, title: str) -> Graph:
+    """Return the one graph whose title begins so."""
+    (found,) = [one for one in graphs(dashboard) if one.title.startswith(title)]
+    return found
+
+
+def words(dashboard: Dashboard) -> str:
+    """Return all that its text widgets say."""
+    return "\n".join(widget.markdown for widget in dashboard.widgets if isinstance(widget, Text))
+
+
+def reads(dashboard: Dashboard) -> Iterator[Read]:
+    """Yield every metric that CloudWatch's JSON of a dashboard reads, as the JSON has it."""
+    for widget in body(dashboard, REGION)["widgets"]:
+        for metric in widget["properties"].get("metrics", ()):
+            *named, options = metric
+            if named:
+                yield Read(named[0], named[1], frozenset(named[2::2]))
+            for space, dimensions, name, *_ in SEARCHED.findall(options.get("expression", "")):
+                yield Read(space, name, frozenset(filter(None, dimensions.split(","))))
+
+
+def publishers(read: Read) -> list[str]:
+    """Return the publishers whose namespace and dimensions these are."""
+    return [
+        name
+        for name, one in PUBLISHERS.items()
+        if read.dimensions in map(frozenset, one.dimensions)
+        and re.fullmatch(re.sub(r"\{\w+\}", "[a-z0-9-]+", one.namespace), read.namespace)
+    ]

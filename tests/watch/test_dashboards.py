@@ -1,0 +1,142 @@
+"""What is drawn is published, and what is published is drawn."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hosted import ENVIRONMENTS, REGION, asking, by_part, drawn, graphs, publishers, reads, watched
+from recorded import sends
+
+from tandem.metrics import BENCH, WATCHED, published
+from tandem.spec import names
+from tandem.watch.body import body, faults
+from tandem.watch.dashboards import dashboards
+from tandem.watch.widget import Dashboard, Graph
+
+EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
+ARMS = [(environment, part) for environment, part in EVERY if part not in {"machine", "money"}]
+every_dashboard = pytest.mark.parametrize(("environment", "part"), EVERY)
+WINDOWS = tuple(range(1, 65))
+
+
+def enormous() -> dict[str, Dashboard]:
+    """The committed sweep with two drafts at 64 windows: 129 arms beside the baseline."""
+    sweep = {"prefix": "qwen-sd", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B"]}
+    extra = {"name": "qwen-control", "mode": "none"}
+    return by_part(
+        asking(
+            "post-us-east-2", "post-drafts-windows", sweep=sweep | {"num_speculative_tokens": WINDOWS},
+            variants=[{"name": "qwen-vllm", "mode": "none"}, extra],
+        )
+    )  # fmt: skip
+
+
+@every_dashboard
+def test_every_committed_dashboard_is_sound(environment: str, part: str) -> None:
+    assert faults(drawn(environment)[part]) == []
+
+
+@every_dashboard
+def test_all_that_is_drawn_stands_in_a_recording_of_a_publisher_that_its_graph_names(
+    environment: str, part: str
+) -> None:
+    named = {publisher for graph in graphs(drawn(environment)[part]) for publisher in graph.publishers}
+
+    for read in reads(drawn(environment)[part]):
+        recorded = [one for one in publishers(read) if sends(one, read.metric, read.dimensions)]
+        assert set(recorded) & named, read
+
+
+@pytest.mark.parametrize(("environment", "part"), ARMS)
+def test_all_that_the_bench_publishes_is_drawn_for_every_experiment(environment: str, part: str) -> None:
+    seen = {read.metric for read in reads(drawn(environment)[part])}
+
+    assert seen == {metric.name for metric in published()}
+
+
+def test_all_that_is_watched_of_others_is_drawn_somewhere() -> None:
+    seen = {
+        (publisher, read.metric)
+        for environment, part in EVERY
+        for read in reads(drawn(environment)[part])
+        for publisher in publishers(read)
+    }
+
+    assert seen >= WATCHED.keys()
+
+
+@every_dashboard
+def test_the_same_scope_gives_the_same_json(environment: str, part: str) -> None:
+    again = {one.name: one for one in dashboards(watched(environment))}
+    first = drawn(environment)[part]
+
+    assert json.dumps(body(first, REGION)) == json.dumps(body(again[first.name], REGION))
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_there_is_a_dashboard_for_each_experiment_one_for_the_machine_and_one_for_money(environment: str) -> None:
+    whole = watched(environment)
+    parts = [*whole.environment.experiments, "machine", "money"]
+
+    assert [one.name for one in dashboards(whole)] == [names.dashboard(whole.environment, part) for part in parts]
+
+
+@every_dashboard
+def test_every_graph_says_its_unit_its_publisher_and_what_it_does_not(environment: str, part: str) -> None:
+    """The sentence stands in a text widget under the graph, since CloudWatch has no caption."""
+    widgets = body(drawn(environment)[part], REGION)["widgets"]
+    captions = {(box["x"], box["y"]): box["properties"] for box in widgets if box["type"] == "text"}
+    metrics = [box for box in widgets if box["type"] == "metric"]
+
+    for box, graph in zip(metrics, graphs(drawn(environment)[part]), strict=True):
+        said = captions[box["x"], box["y"] + box["height"]]["markdown"]
+        assert said.startswith(graph.sentence)
+        assert f"Published by: {', '.join(graph.publishers)}." in said
+        assert box["properties"]["title"].endswith(f"[{graph.unit}]")
+
+
+@every_dashboard
+def test_one_arm_has_one_color_in_all_graphs_but_the_posts(environment: str, part: str) -> None:
+    colors: dict[str, set[str]] = {}
+    for graph in graphs(drawn(environment)[part]):
+        for line in graph.lines:
+            if line.shown and line.label and line.color and not graph.title.startswith("Figure"):
+                colors.setdefault(line.label, set()).add(line.color)
+
+    assert all(len(found) == 1 for found in colors.values())
+
+
+@pytest.mark.parametrize("part", ["post-drafts-windows", "machine"])
+def test_an_experiment_of_130_variants_stays_within_the_limits(part: str) -> None:
+    assert faults(enormous()[part]) == []
+
+
+def test_what_is_not_drawn_of_130_variants_is_named_and_found_in_one_graph() -> None:
+    dashboard = enormous()["post-drafts-windows"]
+    said = json.dumps(body(dashboard, REGION)["widgets"])
+    arms = [
+        "qwen-vllm",
+        "qwen-control",
+        *(f"qwen-sd-{draft}-k{k}" for draft in ("qwen3-0-6b", "qwen3-1-7b") for k in WINDOWS),
+    ]
+    (whole,) = [graph for graph in graphs(dashboard) if graph.title.startswith("TPOT of every arm")]
+
+    assert len(arms) == 130
+    assert [arm for arm in arms if arm not in said] == []
+    assert "121 arms that are not drawn" in said
+    assert isinstance(whole, Graph)
+    assert "Variant=" not in whole.lines[0].text  # type: ignore[union-attr]
+
+
+@every_dashboard
+def test_every_widget_says_its_region(environment: str, part: str) -> None:
+    widgets = body(drawn(environment)[part], "ap-southeast-4")["widgets"]
+
+    assert {box["properties"]["region"] for box in widgets if box["type"] == "metric"} == {"ap-southeast-4"}
+
+
+def test_no_dashboard_reads_another_environments_figures() -> None:
+    for environment, part in EVERY:
+        spaces = {read.namespace for read in reads(drawn(environment)[part]) if BENCH in publishers(read)}
+        assert spaces <= {f"Tandem/{environment}"}
