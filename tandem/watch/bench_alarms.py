@@ -124,8 +124,8 @@ def _errors(environment: Environment, experiment: Experiment, variant: Variant) 
         what=ERRORS,
         parts=(experiment.name, variant.name),
         says=f"Requests to {variant.name} of {experiment.name} in {environment.name} fail.",
-        reason=f"more than {percent:g} percent of the requests of a quarter-hour (observability.failed_percent), at "
-        f"least {SINGLE_FAILURE + 1} of them",
+        reason=f"more than {percent:g} percent of the requests of a quarter-hour (observability.failed_percent): a "
+        f"healthy server fails none, and fewer than {SINGLE_FAILURE + 1} of a few are no rate",
         lines=(
             cell.line("failed_requests", "Sum", id_="failed"),
             cell.line("requests", "Sum", id_="requests"),

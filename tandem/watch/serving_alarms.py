@@ -166,7 +166,7 @@ def _not_started(environment: Environment, experiment: Experiment, variant: Vari
     siblings = [
         _pod(environment, experiment, other).line(RESTARTS, "Maximum", id_=f"s{at}") for at, other in enumerate(others)
     ]
-    beside = f"(({' + '.join(f'({each.id} >= 0)' for each in siblings)}) > 0)"
+    beside = _any_above(0, [f"({each.id} >= 0)" for each in siblings])
     return _steady(
         environment,
         _Fault(
@@ -196,7 +196,7 @@ def _nothing_runs(scope: Scope) -> Alarm:
         )
         for at, namespace in enumerate(namespaces)
     ]
-    running = " + ".join(str(each.id) for each in spaces)
+    running = _any_above(0, [str(each.id) for each in spaces])
     return _steady(
         environment,
         _Fault(
@@ -210,9 +210,15 @@ def _nothing_runs(scope: Scope) -> Alarm:
             Cell(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes"),
             *spaces,
             # a namespace without a running pod is not counted at all; in a difference what is missing counts as 0
-            Expression(text=f"nodes - nodes * (({running}) > 0)", label="nodes without a pod", id="idle"),
+            Expression(text=f"nodes - nodes * {running}", label="nodes without a pod", id="idle"),
         ),
     )
+
+
+def _any_above(level: int, counts: list[str]) -> str:
+    """Return the expression that is 1 where the sum of counts is above a level."""
+    together = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
+    return f"({together} > {level})"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,129 @@
+"""Committed environments with other settings, and series in which things happen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from tandem.commands.watching import scope
+from tandem.spec.environment import Reference, ReferenceValue
+from tandem.spec.load import Workspace, load
+from tandem.watch.alarm import Alarm, Alarms
+from tandem.watch.alarms import alarms
+from tandem.watch.scope import Scope, Watching
+from tandem.watch.series import Key, Series
+from tandem.watch.widget import Line
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
+START = 1_699_999_200  # a whole quarter-hour
+MINUTE = 60
+QUARTER = 15  # minutes
+HOUR = 60  # minutes
+
+EXPERIMENT, BASELINE, DRAFTING = "post", "qwen-vllm", "qwen-sd-vllm"
+REFERENCE = Reference(
+    run="20261121T101500Z-0a1b2c3d",
+    values=(
+        ReferenceValue(
+            experiment=EXPERIMENT, variant=BASELINE, prompt_class="open", concurrency=4, ttft_ms=200, tpot_ms=45
+        ),
+        ReferenceValue(
+            experiment=EXPERIMENT, variant=DRAFTING, prompt_class="repeat", concurrency=4, tpot_ms=15,
+            acceptance_length=4,
+        ),
+    ),
+)  # fmt: skip
+
+
+@cache
+def workspace() -> Workspace:
+    return load(ROOT / "environments", ROOT / "experiments")
+
+
+def watched(name: str = "post-us-east-2", *, only: Iterable[str] | None = None, **observability) -> Scope:
+    """A committed environment; `only` some of its experiments, and other settings of `observability`."""
+    environment = workspace().environments[name].environment
+    assert environment
+    settings = environment.observability.model_copy(update=observability)
+    hosted = tuple(only or environment.experiments)
+    environment = environment.model_copy(update={"observability": settings, "experiments": hosted})
+    found = [workspace().experiments[one].experiment for one in hosted]
+    return scope(environment, [one for one in found if one])
+
+
+def crowded(count: int) -> Scope:
+    """The post's environment with one experiment of so many speculating variants."""
+    plain = watched(only=["post"])
+    (watching,) = plain.experiments
+    baseline, drafting = watching.experiment.variants
+    more = tuple(drafting.model_copy(update={"name": f"{drafting.name}-{at:03}"}) for at in range(count - 1))
+    experiment = watching.experiment.model_copy(update={"variants": (baseline, *more)})
+    return Scope(
+        environment=plain.environment, experiments=(Watching(experiment=experiment, traffic=watching.traffic),)
+    )
+
+
+def of(found: Alarms, what: str, *parts: str) -> Alarm:
+    """The one alarm on something; of some parts of its name."""
+    (one,) = [
+        alarm for alarm in found.alarms if alarm.anchor == what and all(part in _words(alarm) for part in parts)
+    ]  # fmt: skip
+    return one
+
+
+def _words(alarm: Alarm) -> set[str]:
+    return {value for line in alarm.lines if isinstance(line, Line) for _, value in line.dimensions}
+
+
+def every(**observability) -> Alarms:
+    """All alarms of the post's environment, its experiment alone, with a reference."""
+    return alarms(watched(only=["post"], **({"reference": REFERENCE} | observability)))
+
+
+class Happening:
+    """A store in which things happen, minute by minute after START."""
+
+    def __init__(self, environment: str = "post-us-east-2", experiment: str = EXPERIMENT) -> None:
+        self.series = Series()
+        self._environment, self._experiment = environment, experiment
+
+    def put(self, namespace: str, metric: str, value: float, minutes: Iterable[int], **dimensions: str) -> Happening:
+        key = Key.of(namespace, metric, tuple(dimensions.items()))
+        for minute in minutes:
+            self.series.add(key, START + MINUTE * minute, {value: 1})
+        return self
+
+    def nodes(self, count: int, minutes: Iterable[int]) -> Happening:
+        return self.put(f"Tandem/{self._environment}", "accelerator_nodes", count, minutes)
+
+    def _insights(self, metric: str, value: float, minutes: Iterable[int], **dimensions: str) -> Happening:
+        place = {"Namespace": f"tandem-{self._experiment}", "ClusterName": f"tandem-{self._environment}"}
+        return self.put("ContainerInsights", metric, value, minutes, **dimensions, **place)
+
+    def container(self, variant: str, minutes: Iterable[int], restarts: int = 0) -> Happening:
+        """A container of the server's pod is on a node."""
+        return self._insights("pod_number_of_container_restarts", restarts, minutes, PodName=variant)
+
+    def ready(self, variant: str, minutes: Iterable[int]) -> Happening:
+        return self._insights("service_number_of_running_pods", 1, minutes, Service=variant)
+
+    def running(self, pods: int, minutes: Iterable[int]) -> Happening:
+        """So many pods of the experiment are in phase Running; of none nothing is sent."""
+        return self._insights("namespace_number_of_running_pods", pods, minutes) if pods else self
+
+    def serves(self, variant: str, minutes: Iterable[int]) -> Happening:
+        found = list(minutes)
+        return self.container(variant, found).ready(variant, found).running(1, found)
+
+    def bench(
+        self, metric: str, values: Iterable[float], minute: int, *, variant: str, class_: str = "all", load: str = "all"
+    ) -> Happening:
+        """Values of one turn, all in one minute."""
+        cell = {
+            "Experiment": self._experiment, "Variant": variant, "PromptClass": class_, "Concurrency": load,
+        }  # fmt: skip
+        for value in values:
+            self.put(f"Tandem/{self._environment}", metric, value, [minute], **cell)
+        return self

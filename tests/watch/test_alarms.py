@@ -1,0 +1,331 @@
+"""The alarms of an environment: what they read, what they say, and CloudWatch's limits."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+from alarmed import BASELINE, DRAFTING, ENVIRONMENTS, REFERENCE, crowded, every, of, watched
+
+from tandem import metrics
+from tandem.bench.suites.suite import load as suite
+from tandem.spec.environment import Reference, ReferenceValue
+from tandem.watch import alarm as limits
+from tandem.watch import bench_alarms, serving_alarms
+from tandem.watch.alarm import Alarm
+from tandem.watch.alarms import _unique, alarms
+from tandem.watch.scope import Scope, Watching
+from tandem.watch.source import Cell
+from tandem.watch.widget import Expression, Line
+
+SCOPES = {name: watched(name) for name in ENVIRONMENTS} | {
+    "reference": watched(only=["post"], reference=REFERENCE),
+    "no Container Insights": watched(container_insights=False),
+    "130 variants": crowded(130),
+}
+ALL = {name: alarms(scope) for name, scope in SCOPES.items()}
+in_every_scope = pytest.mark.parametrize("name", ALL)
+
+
+def each(name: str) -> list[Alarm]:
+    found = ALL[name]
+    return [*found.alarms, *([found.parked] if found.parked else [])]
+
+
+def lines(alarm: Alarm) -> list[Line]:
+    return [line for line in alarm.lines if isinstance(line, Line)]
+
+
+@in_every_scope
+def test_an_alarm_reads_what_its_publishers_send_and_names_them_all(name):
+    bench = {metric.name for metric in metrics.published()}
+    for alarm in each(name):
+        senders = set()
+        for line in lines(alarm):
+            (sender,) = {
+                publisher
+                for publisher in alarm.publishers
+                if (publisher, line.metric) in metrics.WATCHED or (publisher == metrics.BENCH and line.metric in bench)
+            }
+            sets = metrics.PUBLISHERS[sender].dimensions
+            assert tuple(dimension for dimension, _ in line.dimensions) in sets, line
+            senders.add(sender)
+        assert senders == set(alarm.publishers)
+        assert all(metrics.PUBLISHERS[sender].sample for sender in senders)
+
+
+@in_every_scope
+def test_an_alarm_says_what_is_wrong_why_at_this_level_and_what_to_do(name):
+    for alarm in each(name):
+        assert len(alarm.description) <= limits.MOST_DESCRIPTION_CHARACTERS
+        assert alarm.description.endswith(f"docs/runbook.md#{alarm.anchor}")
+        assert alarm.says.endswith(".")
+        assert SCOPES[name].environment.name in alarm.says
+        assert re.search(r"[:;] ", alarm.reason), alarm.reason
+
+
+@in_every_scope
+def test_an_alarm_keeps_cloudwatchs_limits(name):
+    for alarm in each(name):
+        assert len(lines(alarm)) <= limits.MOST_ALARM_METRICS
+        assert alarm.period_s % 60 == 0
+        assert alarm.periods * alarm.period_s <= limits.MOST_EVALUATION_S
+        assert 1 <= alarm.datapoints <= alarm.periods
+        assert [line.shown for line in alarm.lines].count(True) == 1
+        assert "SEARCH" not in "".join(line.text for line in alarm.lines if isinstance(line, Expression))
+        assert re.fullmatch(r"[\x20-\x7e]{1,255}", alarm.name)
+
+
+@in_every_scope
+def test_every_metric_of_an_expression_has_an_id_that_it_names(name):
+    for alarm in each(name):
+        texts = " ".join(line.text for line in alarm.lines if isinstance(line, Expression))
+        hidden = [line for line in lines(alarm) if not line.shown]
+        assert all(re.search(rf"\b{line.id}\b", texts) for line in hidden)
+        assert len({line.id for line in alarm.lines}) == len(alarm.lines)
+
+
+@in_every_scope
+def test_silence_is_no_alarm(name):
+    assert {alarm.missing for alarm in each(name)} == {"notBreaching"}
+
+
+@in_every_scope
+def test_only_a_percentile_says_what_too_few_values_mean(name):
+    for alarm in each(name):
+        percentile = any(line.statistic.startswith("p") for line in lines(alarm))
+        assert alarm.low_samples == ("evaluate" if percentile else None)
+
+
+@in_every_scope
+def test_names_are_unique_and_begin_with_the_environments(name):
+    found = ALL[name]
+    named = [one.name for one in (*found.alarms, *found.composites, *([found.parked] if found.parked else []))]
+
+    assert max(Counter(named).values()) == 1
+    assert all(one.startswith(f"{SCOPES[name].environment.name}-") for one in named)
+
+
+@in_every_scope
+def test_each_alarm_belongs_to_one_composite_and_none_holds_the_suppressor(name):
+    found = ALL[name]
+
+    held = Counter(child for composite in found.composites for child in composite.alarms)
+
+    assert held == Counter(alarm.name for alarm in found.alarms)
+    assert all(composite.anchor == "when-you-are-called" for composite in found.composites)
+
+
+@in_every_scope
+def test_a_composite_keeps_cloudwatchs_limits(name):
+    region = SCOPES[name].environment.region
+    for composite in ALL[name].composites:
+        arns = composite.rule.replace('("', f'("arn:aws:cloudwatch:{region}:111122223333:alarm:')
+        assert len(composite.alarms) <= limits.MOST_CHILDREN
+        assert len(arns) <= limits.MOST_RULE_CHARACTERS
+        assert len(composite.name) <= limits.MOST_NAME_CHARACTERS
+        assert len(composite.description) <= limits.MOST_DESCRIPTION_CHARACTERS
+        assert composite.rule.count("ALARM(") == len(composite.alarms)
+
+
+def test_a_hundred_and_thirty_variants_take_several_composites_of_a_kind():
+    named = [composite.name for composite in ALL["130 variants"].composites]
+
+    assert "post-us-east-2-notify-requests-1" in named
+    assert "post-us-east-2-notify-requests-2" in named
+    assert "post-us-east-2-notify-requests" not in named
+
+
+def test_every_composite_is_muted_while_the_fleet_is_parked():
+    found = ALL["reference"]
+
+    assert found.parked
+    assert {composite.suppressor for composite in found.composites} == {found.parked.name}
+    assert all(composite.wait_s > 60 * found.parked.periods for composite in found.composites)
+    assert all(composite.extend_s > 0 for composite in found.composites)
+
+
+def test_a_slow_arm_hides_no_dead_one():
+    found = ALL["reference"]
+    kinds = {
+        alarm.anchor: composite.name
+        for composite in found.composites
+        for alarm in found.alarms
+        if alarm.name in composite.alarms
+    }
+
+    assert (
+        len({kinds[what] for what in ("not-ready", "not-started", "errors", "ttft", "acceptance", "unpublished")}) == 6
+    )
+    assert kinds["ttft"] == kinds["tpot"]
+
+
+def test_without_container_insights_nothing_is_muted_and_no_server_is_watched_and_both_are_said():
+    found = ALL["no Container Insights"]
+
+    assert found.parked is None
+    assert {(one.suppressor, one.wait_s, one.extend_s) for one in found.composites} == {(None, 0, 0)}
+    assert not {alarm.anchor for alarm in found.alarms} & {"not-ready", "not-started", "nothing-runs"}
+    assert any("Nothing is muted" in said for said in found.unwatched)
+    assert any("Container Insights is off" in said for said in found.unwatched)
+
+
+def test_the_suppressor_counts_nodes_and_takes_silence_for_a_living_fleet():
+    parked = ALL["reference"].parked
+
+    assert parked
+    assert [(line.namespace, line.metric, line.dimensions) for line in lines(parked)] == [
+        ("Tandem/post-us-east-2", "accelerator_nodes", ())
+    ]
+    assert (parked.comparison, parked.threshold, parked.missing) == ("below", 1, "notBreaching")
+
+
+def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to_the_next():
+    plain = watched(only=["post"])
+    (watching,) = plain.experiments
+
+    def named(experiment: str, variant: str) -> Watching:
+        one = watching.experiment.variants[0].model_copy(update={"name": variant})
+        changed = watching.experiment.model_copy(update={"name": experiment, "variants": (one,)})
+        return Watching(experiment=changed, traffic=watching.traffic)
+
+    scope = Scope(environment=plain.environment, experiments=(named("a", "b-c"), named("a-b", "c")))
+    names = [alarm.name for alarm in alarms(scope).alarms]
+
+    assert len(set(names)) == len(names)
+    assert names == [alarm.name for alarm in alarms(scope).alarms]
+    assert all(child in names for composite in alarms(scope).composites for child in composite.alarms)
+
+
+def test_a_name_that_is_too_long_is_cut_and_stays_unique():
+    scope = watched(only=["post"])
+    long = [of(alarms(scope), "errors", variant) for variant in (BASELINE, DRAFTING)]
+
+    found = _unique([replace(alarm, name=f"{'x' * 300}") for alarm in long])
+
+    assert [len(alarm.name) for alarm in found] == [255, 255]
+    assert found[0].name != found[1].name
+
+
+@pytest.mark.parametrize(
+    ("environment", "experiment", "watched_"),
+    [
+        pytest.param("post-us-east-2", "post", True, id="two halves of a node"),
+        pytest.param("post-us-east-2", "post-drafts-windows", False, id="nine variants on one node"),
+        pytest.param("dev-trn2-3xlarge", "dev", False, id="two variants on one chip"),
+    ],
+)
+def test_a_server_that_runs_nothing_is_watched_only_where_all_variants_fit_the_fleet(environment, experiment, watched_):
+    found = alarms(watched(environment, only=[experiment]))
+
+    assert any(alarm.anchor == "not-started" for alarm in found.alarms) is watched_
+    assert any(experiment in said and "fit the fleet" in said for said in found.unwatched) is not watched_
+
+
+def test_acceptance_is_watched_of_speculating_variants_alone():
+    found = [alarm for alarm in ALL["post-us-east-2"].alarms if alarm.anchor == "acceptance"]
+
+    assert len(found) == 9
+    assert not any(alarm.name.endswith("-qwen-vllm") for alarm in found)
+
+
+def test_acceptance_is_held_against_the_reference_where_it_has_it():
+    alarm = of(every(), "acceptance", DRAFTING)
+
+    assert (alarm.threshold, alarm.comparison) == (3.2, "below")
+    assert dict(lines(alarm)[0].dimensions) == {
+        "Experiment": "post", "Variant": DRAFTING, "PromptClass": "repeat", "Concurrency": "4",
+    }  # fmt: skip
+    assert REFERENCE.run in alarm.says
+
+
+def test_acceptance_without_a_reference_is_held_against_what_the_definition_gives():
+    alarm = of(every(reference=None), "acceptance", DRAFTING)
+
+    assert (alarm.threshold, alarm.comparison) == (1.05, "below")
+    assert "at 1 no drafted token is accepted" in alarm.reason
+    assert dict(lines(alarm)[0].dimensions)["PromptClass"] == "all"
+
+
+def test_a_runtime_that_cannot_give_acceptance_has_no_alarm_on_it_and_it_is_said():
+    plain = watched(only=["post"])
+    (watching,) = plain.experiments
+    experiment = watching.experiment.model_copy(update={"runtime": "nxdi-v1"})  # known, not rendered
+    scope = Scope(
+        environment=plain.environment, experiments=(Watching(experiment=experiment, traffic=watching.traffic),)
+    )
+
+    found = alarms(scope)
+
+    assert not any(alarm.anchor == "acceptance" for alarm in found.alarms)
+    assert any("nxdi-v1" in said for said in found.unwatched)
+
+
+def test_without_a_reference_no_latency_is_watched_and_it_is_said():
+    found = every(reference=None)
+
+    assert not {alarm.anchor for alarm in found.alarms} & {"ttft", "tpot"}
+    assert any("observability.reference is null" in said for said in found.unwatched)
+
+
+@pytest.mark.parametrize(
+    ("what", "variant", "percent", "threshold"),
+    [("ttft", BASELINE, 20, 240), ("tpot", BASELINE, 20, 54), ("tpot", DRAFTING, 50, 22.5)],
+)
+def test_a_regression_is_a_median_so_many_percent_above_the_reference(what, variant, percent, threshold):
+    alarm = of(every(regression_percent=percent), what, variant)
+
+    assert alarm.threshold == threshold
+    assert lines(alarm)[0].statistic == "p50"
+
+
+def test_a_null_of_the_reference_is_no_alarm():
+    found = every()
+
+    assert [alarm.name for alarm in found.alarms if alarm.anchor == "ttft"] == [
+        "post-us-east-2-ttft-post-qwen-vllm-open-c4"
+    ]
+
+
+def test_a_reference_of_what_is_not_hosted_is_no_alarm():
+    strange = Reference(
+        run="r",
+        values=(ReferenceValue(experiment="post", variant="gone", prompt_class="open", concurrency=1, ttft_ms=1),),
+    )
+
+    assert not any(alarm.anchor == "ttft" for alarm in every(reference=strange).alarms)
+
+
+@pytest.mark.parametrize(("percent", "minutes"), [(5, 30), (12.5, 45)])
+def test_levels_are_the_environments(percent, minutes):
+    found = every(failed_percent=percent, not_ready_minutes=minutes)
+
+    assert of(found, "errors", BASELINE).threshold == percent
+    assert {(one.periods, one.datapoints) for one in found.alarms if one.anchor in {"not-ready", "not-started"}} == {
+        (minutes, minutes)
+    }
+
+
+def test_the_look_back_holds_two_rounds_of_the_longest_suite():
+    found = suite("real")
+    prompts = Counter(entry.class_ for entry in found.prompts)
+    request_s = 0.5 + 0.045 * found.defaults.max_tokens  # tandem.bench.estimate: at the post's 45 ms a token
+
+    turns = 2 * 2  # of two arms, A B B A
+    round_s = sum(turns * math.ceil(n / at_once) * request_s for n in prompts.values() for at_once in (1, 4))
+
+    assert found.defaults.concurrency == (1, 4)
+    assert round_s + bench_alarms.PERIOD_S < bench_alarms.LOOK_BACK_S < 3 * round_s
+    assert 2 * round_s < bench_alarms.LOOK_BACK_S
+
+
+def test_what_no_publisher_sends_is_read_by_no_alarm():
+    scope = watched()
+
+    with pytest.raises(ValueError, match="sends nothing by PodName"):
+        Cell(scope.environment, "container-insights", {"PodName": "x"}).line("m", "Sum", id_="m")
+    assert not serving_alarms.sent("neuron", "node_neuroncore_utilization")
+    assert not serving_alarms.sent("nobody", "m")
