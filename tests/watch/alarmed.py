@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -13,7 +14,6 @@ from tandem.watch.alarm import Alarm, Alarms
 from tandem.watch.alarms import alarms
 from tandem.watch.scope import Scope, Watching
 from tandem.watch.series import Key, Series
-from tandem.watch.widget import Line
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENTS = sorted(path.stem for path in (ROOT / "environments").glob("*.yaml"))
@@ -65,16 +65,11 @@ def crowded(count: int) -> Scope:
     )
 
 
-def of(found: Alarms, what: str, *parts: str) -> Alarm:
-    """The one alarm on something; of some parts of its name."""
-    (one,) = [
-        alarm for alarm in found.alarms if alarm.anchor == what and all(part in _words(alarm) for part in parts)
-    ]  # fmt: skip
+def of(found: Alarms, what: str, variant: str | None = None) -> Alarm:
+    """The one alarm on something; of one variant of the post's experiment."""
+    named = f"-{what}-{EXPERIMENT}-{variant}" if variant else f"-{what}"
+    (one,) = [alarm for alarm in found.alarms if alarm.anchor == what and re.search(rf"{named}(-|$)", alarm.name)]
     return one
-
-
-def _words(alarm: Alarm) -> set[str]:
-    return {value for line in alarm.lines if isinstance(line, Line) for _, value in line.dimensions}
 
 
 def every(**observability) -> Alarms:
