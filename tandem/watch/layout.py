@@ -41,7 +41,7 @@ def text(markdown: str, width: int = COLUMNS) -> Text:
 
 def rows_of(markdown: str, width: int) -> int:
     """Return how many rows a text of `width` columns takes."""
-    room = width * CHARACTERS_PER_COLUMN
+    room = max(1, width * CHARACTERS_PER_COLUMN)
     lines = sum(max(1, math.ceil(len(line) / room)) for line in markdown.splitlines() or [""])
     return min(TALLEST, max(1, math.ceil((lines * LINE_PX + PADDING_PX) / ROW_PX)))
 
