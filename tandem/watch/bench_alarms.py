@@ -23,11 +23,11 @@ from tandem.watch.widget import Expression, Line
 ERRORS, ACCEPTANCE, TTFT, TPOT, UNPUBLISHED = "errors", "acceptance", "ttft", "tpot", "unpublished"
 
 PERIOD_S = 900
-# A round of suite real by two arms, each twice, is about 5 h at the post's 45 ms a token (tandem.bench.estimate): its
-# first values are that old when they are sent, and a second round must be within reach too.
-LOOK_BACK_S = 12 * 3600
+# A round of suite real by two arms is below three hours at the post's 45 ms a token (tandem.bench.estimate). Its first
+# values are that old when they are sent, and those of the round before shall be in sight then.
+LOOK_BACK_S = 6 * 3600
 PERIODS = LOOK_BACK_S // PERIOD_S
-# One cell of a round spans at most three quarter-hours, commonly one: a lonely outlier is less than three.
+# One cell of such a round lies in two quarter-hours at most: a lonely outlier is less than three.
 STEADY = 3
 REPEATED = 2
 SINGLE_FAILURE = 1  # one failed request of a few is no rate

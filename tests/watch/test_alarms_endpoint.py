@@ -1,7 +1,8 @@
 """Alarms of one metric at the local endpoint: values make them fire, and a queue behind the topic hears of it.
 
-The endpoint evaluates no metric math, no row of periods, no dimensions and no suppressor: it compares a statistic of
-all values of a metric's name within the look back. So each case has an environment, and so a namespace, of its own.
+The endpoint evaluates no metric math, no row of periods and no dimensions: it compares a statistic of all values of a
+metric's name within the look back. So each case has an environment, and so a namespace, of its own. A suppressor in
+alarm silences a composite; the waits before and after that are not kept to.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ class Listening:
         for composite in self.alarms.composites:
             self.cloudwatch.put_composite_alarm(
                 AlarmName=composite.name, AlarmDescription=composite.description, AlarmRule=composite.rule,
-                AlarmActions=[topic],
+                AlarmActions=[topic], ActionsSuppressor=composite.suppressor,
+                ActionsSuppressorWaitPeriod=composite.wait_s, ActionsSuppressorExtensionPeriod=composite.extend_s,
             )  # fmt: skip
 
     def send(self, alarm: Alarm, values: list[float]) -> None:
@@ -168,6 +170,18 @@ def test_the_suppressor_is_in_alarm_while_no_node_lives_and_tells_nobody(listeni
     begun.send(begun.alarms.parked, [nodes])
 
     assert (begun.state(begun.alarms.parked), begun.silent()) == (state, True)
+
+
+def test_a_parked_fleet_keeps_the_queue_silent(listening):
+    begun = listening("muted")
+    alarm = of(begun.alarms, "tpot", DRAFTING)
+    assert begun.alarms.parked
+
+    begun.send(begun.alarms.parked, [0.0])
+    begun.send(alarm, [99.0])
+
+    assert [begun.state(one) for one in (begun.alarms.parked, alarm)] == ["ALARM", "ALARM"]
+    assert begun.silent()
 
 
 def test_every_alarm_is_of_the_apis_shape_and_has_no_action(listening):

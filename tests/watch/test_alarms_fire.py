@@ -174,11 +174,11 @@ def test_a_round_that_is_sent_when_it_ends_five_hours_later_fires_then():
     assert state_at(alarm, late.series, now) == "ALARM"
 
 
-def test_failures_are_forgotten_half_a_day_after_the_last():
+def test_failures_are_forgotten_six_hours_after_the_last():
     found = states(of(ALARMS, "errors", DRAFTING), errors([8], asked=8).series, START, START + MINUTE * DAY)
 
     alarmed = [(at - START) // (HOUR * MINUTE) for at, one in found.items() if one == "ALARM"]
-    assert (min(alarmed), max(alarmed)) == (0, 12)
+    assert (min(alarmed), max(alarmed)) == (0, 6)
 
 
 # acceptance and latency
