@@ -26,7 +26,7 @@ def sound(part: str = "post") -> Dashboard:
 def spoiled(title: str, spoil: Callable[[Graph], Graph], part: str = "post") -> list[str]:
     """Return the faults of a sound dashboard in which one graph is spoiled."""
     (chosen,) = [graph for graph in graphs(sound(part)) if graph.title.startswith(title)]
-    widgets = tuple(spoil(widget) if widget is chosen else widget for widget in sound(part).widgets)  # type: ignore[arg-type]
+    widgets = tuple(spoil(widget) if widget is chosen else widget for widget in sound(part).widgets)
     return faults(replace(sound(part), widgets=widgets))
 
 

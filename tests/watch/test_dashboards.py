@@ -12,6 +12,8 @@ from tandem.metrics import BENCH, WATCHED, published
 from tandem.spec import names
 from tandem.watch.body import body, faults
 from tandem.watch.dashboards import dashboards
+from tandem.watch.expression import evaluate
+from tandem.watch.series import Series
 from tandem.watch.widget import Dashboard, Graph
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
@@ -127,6 +129,12 @@ def test_what_is_not_drawn_of_130_variants_is_named_and_found_in_one_graph() -> 
     assert "121 arms that are not drawn" in said
     assert isinstance(whole, Graph)
     assert "Variant=" not in whole.lines[0].text  # type: ignore[union-attr]
+
+
+@every_dashboard
+def test_every_expression_is_evaluated_without_cloudwatch(environment: str, part: str) -> None:
+    for graph in graphs(drawn(environment)[part]):
+        evaluate(graph.lines, Series(), 0, 3600, graph.period_s)
 
 
 @every_dashboard

@@ -1,0 +1,241 @@
+"""The dashboard of an experiment: arms side by side, against the baseline."""
+
+from __future__ import annotations
+
+import pytest
+from hosted import asking, by_part, drawn, graph, graphs, watched, words
+
+from tandem.bench.suites.suite import load as suite
+from tandem.metrics import EVERY, metric
+from tandem.watch.compared import DRAWN_VARIANTS, Arms
+from tandem.watch.expression import evaluate, overall
+from tandem.watch.post_figures import PROMPTS
+from tandem.watch.series import Key, Series
+from tandem.watch.widget import Dashboard, Graph, Line
+
+ENVIRONMENT = "post-us-east-2"
+SPACE = f"Tandem/{ENVIRONMENT}"
+BASE, FAST = "qwen-vllm", "qwen-sd-vllm"
+START_S = 1_795_000_200  # a whole five minutes
+DRAFTED = {"mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": 7}
+
+
+def post() -> Dashboard:
+    return drawn(ENVIRONMENT)["post"]
+
+
+def posting(**given: object) -> Dashboard:
+    """The dashboard of the post's experiment with some of its values changed."""
+    return by_part(asking(ENVIRONMENT, "post", **given))["post"]
+
+
+def put(series: Series, name: str, variant: str, values: list[float], **at: str | int) -> None:
+    """Publish values as the bench does; at the chosen class and concurrency unless said otherwise."""
+    class_, concurrency, minute = at.get("class_", "repeat"), at.get("concurrency", "4"), int(at.get("minute", 0))
+    dimensions = (("Experiment", "post"), ("Variant", variant), ("PromptClass", class_), ("Concurrency", concurrency))
+    key = Key.of(SPACE, name, [(dimension, str(value)) for dimension, value in dimensions])
+    for value in values:
+        series.add(key, START_S + 60 * minute, {value: 1})
+
+
+def over_time(one: Graph, series: Series, minutes: int = 10) -> dict[str, dict[int, float]]:
+    """Label to points, by minutes since the start."""
+    found = evaluate(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
+    return {result.label: {(at - START_S) // 60: value for at, value in result.points} for result in found}
+
+
+def in_the_range(one: Graph, series: Series, minutes: int = 10) -> dict[str, list[float]]:
+    """Label to the one number of the whole range, or none."""
+    found = overall(one.lines, series, START_S, START_S + 60 * minutes)
+    return {result.label: [value for _, value in result.points] for result in found}
+
+
+def arms_of(experiment: str) -> Arms:
+    whole = watched(ENVIRONMENT)
+    (one,) = [watching for watching in whole.experiments if watching.experiment.name == experiment]
+    return Arms(whole.environment, one)
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("E2E latency", "e2e_ms"), ("TPOT", "tpot_ms"), ("TTFT", "ttft_ms"), ("Chunk gap", "chunk_gap_ms"),
+        ("Output tokens per stream", "output_tokens_per_s"), ("Goodput", "goodput_per_s"),
+        ("Output tokens of the system", "system_output_tokens_per_s"), ("Prompt tokens", "prompt_tokens"),
+        ("Completion tokens", "completion_tokens"),
+        ("Inter-token latency by llmperf's definition", "llmperf_inter_token_latency_ms"),
+    ],
+)  # fmt: skip
+def test_p50_and_p90_of_every_arm_stand_side_by_side(title: str, name: str) -> None:
+    shown = graphs(post())
+    median = shown.index(graph(post(), f"{title}, p50"))
+
+    for one, statistic in zip(shown[median : median + 2], ("p50", "p90"), strict=True):
+        assert one.title == f"{title}, {statistic} [{metric(name).unit}]"
+        assert [(line.metric, line.statistic, line.label) for line in one.lines if isinstance(line, Line)] == [
+            (name, statistic, BASE), (name, statistic, FAST),
+        ]  # fmt: skip
+
+
+def test_acceptance_length_is_of_the_arms_that_speculate_alone() -> None:
+    assert [line.label for line in graph(post(), "Acceptance length, p50").lines] == [FAST]
+
+
+@pytest.mark.parametrize(
+    ("title", "name", "base", "fast", "expected"),
+    [
+        ("TPOT", "tpot_ms", [40, 45, 50], [14, 15, 30], 3.0),
+        ("E2E latency", "e2e_ms", [9000, 9000], [18000, 18000], 0.5),
+        ("TTFT", "ttft_ms", [100], [100], 1.0),
+        ("Output tokens per stream", "output_tokens_per_s", [20, 22, 30], [40, 55, 80], 2.5),
+        ("Output tokens of the system", "system_output_tokens_per_s", [80], [200], 2.5),
+        ("Goodput", "goodput_per_s", [2], [5], 2.5),
+    ],
+)
+def test_a_speed_up_is_above_one_where_the_arm_is_better(
+    title: str, name: str, base: list[float], fast: list[float], expected: float
+) -> None:
+    series = Series()
+    put(series, name, BASE, base)
+    put(series, name, FAST, fast, minute=7)
+
+    assert in_the_range(graph(post(), f"{title}, speed-up"), series) == {FAST: [pytest.approx(expected)]}
+
+
+@pytest.mark.parametrize("measured", [BASE, FAST])
+def test_no_speed_up_is_shown_while_only_one_arm_is_measured(measured: str) -> None:
+    series = Series()
+    put(series, "tpot_ms", measured, [40])
+
+    assert in_the_range(graph(post(), "TPOT, speed-up"), series) == {FAST: []}
+
+
+@pytest.mark.parametrize("title", ["Chunk gap", "Acceptance length", "Completion tokens", "Inter-token latency"])
+def test_what_no_arm_is_faster_by_has_no_speed_up(title: str) -> None:
+    assert not [one for one in graphs(post()) if one.title.startswith(title) and "speed-up" in one.title]
+
+
+def test_another_class_or_load_is_another_series() -> None:
+    series = Series()
+    put(series, "ttft_ms", BASE, [100])
+    put(series, "ttft_ms", BASE, [900], class_="open")
+    put(series, "ttft_ms", BASE, [500], concurrency="1")
+
+    assert over_time(graph(post(), "TTFT, p50"), series)[BASE] == {0: 100}
+
+
+def test_the_failed_share_is_failed_of_asked() -> None:
+    series = Series()
+    put(series, "requests", FAST, [8, 8])
+    put(series, "failed_requests", FAST, [4, 0])
+    put(series, "requests", BASE, [8])
+    put(series, "failed_requests", BASE, [0])
+
+    assert over_time(graph(post(), "Failed share"), series) == {BASE: {0: 0}, FAST: {0: 25}}
+
+
+@pytest.mark.parametrize(
+    ("title", "name"),
+    [
+        ("Figure 3", "e2e_ms"), ("Figure 5", "ttft_ms"), ("Figure 4, as time per output token", "tpot_ms"),
+        ("Figure 4, as llmperf computes it", "llmperf_inter_token_latency_ms"),
+    ],
+)  # fmt: skip
+def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_speculation(title: str, name: str) -> None:
+    series = Series()
+    cells = [(prompt, variant) for prompt in PROMPTS for variant in (BASE, FAST)]
+    for number, (prompt, variant) in enumerate(cells):
+        put(series, name, variant, [number + 1, number + 1, 99], class_=prompt)
+        put(series, name, variant, [77], class_="all")
+
+    found = over_time(graph(post(), title), series)
+
+    assert [line.label for line in graph(post(), title).lines] == [f"{prompt}, {variant}" for prompt, variant in cells]
+    assert [list(points.values()) for points in found.values()] == [[1], [2], [3], [4]]
+
+
+def test_a_figure_finds_what_was_measured_at_another_concurrency_too() -> None:
+    series = Series()
+    put(series, "e2e_ms", FAST, [100], concurrency="4")
+    put(series, "e2e_ms", FAST, [300], concurrency="16")
+
+    assert sorted(next(iter(points.values())) for points in over_time(graph(post(), "Figure 3"), series).values()) == [
+        100, 300,
+    ]  # fmt: skip
+
+
+def test_the_prompts_of_the_figures_are_classes_of_the_suite_of_the_post() -> None:
+    assert set(PROMPTS) <= set(suite("post").classes)
+
+
+def test_the_choices_of_a_dashboard_change_no_figure_of_the_post() -> None:
+    assert not [one.title for one in graphs(post()) if one.title.startswith("Figure") and one.varies]
+
+
+def test_the_choices_are_the_classes_and_loads_of_the_suites() -> None:
+    classes, loads = post().variables
+
+    assert classes.values == (*suite("post").classes, *suite("real").classes, EVERY)
+    assert loads.values == ("4", "1")
+
+
+def test_unpublished_rounds_pool_all_whatever_is_chosen() -> None:
+    one = graph(post(), "Rounds recorded, not yet published")
+
+    assert not one.varies
+    assert {dict(line.dimensions)["Concurrency"] for line in one.lines if isinstance(line, Line)} == {EVERY}
+
+
+def test_the_baseline_is_the_first_variant_that_decodes_plainly() -> None:
+    swapped = [{"name": FAST, **DRAFTED}, {"name": BASE, "mode": "none"}, {"name": "again", "mode": "none"}]
+    dashboard = posting(variants=swapped)
+
+    assert [line.label for line in graph(dashboard, "TPOT, p50").lines] == [BASE, FAST, "again"]
+    assert "| qwen-vllm (baseline) | none |" in words(dashboard)
+
+
+def test_every_arm_is_told_with_its_mode_draft_and_window() -> None:
+    assert "| qwen-sd-vllm | fused | Qwen/Qwen3-1.7B | 7 |" in words(post())
+
+
+def test_without_a_baseline_no_speed_up_is_drawn_and_that_is_said() -> None:
+    dashboard = posting(variants=[{"name": FAST, **DRAFTED}])
+
+    assert not [one for one in graphs(dashboard) if "speed-up" in one.title]
+    assert "there is no baseline" in words(dashboard)
+
+
+def test_without_an_arm_that_speculates_it_is_said_what_is_missing() -> None:
+    dashboard = posting(variants=[{"name": BASE, "mode": "none"}])
+
+    assert "no arm of this experiment speculates" in words(dashboard)
+    assert not [one for one in graphs(dashboard) if one.title.startswith(("Figure", "Acceptance"))]
+
+
+def test_without_the_suite_of_the_post_its_figures_are_said_to_need_it() -> None:
+    dashboard = posting(suites=["real"])
+
+    assert "need the suite `post`" in words(dashboard)
+    assert not [one for one in graphs(dashboard) if one.title.startswith("Figure")]
+
+
+def test_arms_that_are_told_apart_are_drawn_and_no_more() -> None:
+    """The committed sweep has a baseline and eight arms: all of them are drawn."""
+    committed = drawn(ENVIRONMENT)["post-drafts-windows"]
+
+    assert len(graph(committed, "TPOT, p50").lines) == DRAWN_VARIANTS + 1
+    assert not arms_of("post-drafts-windows").undrawn
+    assert "not drawn above" not in words(committed)
+
+
+def test_the_graph_of_every_arm_finds_those_that_are_not_drawn() -> None:
+    many = [{"name": BASE, "mode": "none"}, *({"name": f"arm{number}", **DRAFTED} for number in range(12))]
+    series = Series()
+    for number in range(12):
+        put(series, "tpot_ms", f"arm{number}", [10 + number])
+
+    one = graph(posting(variants=many), "TPOT of every arm")
+
+    assert sorted(value for points in over_time(one, series).values() for value in points.values()) == list(
+        range(10, 22)
+    )

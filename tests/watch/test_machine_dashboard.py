@@ -1,0 +1,137 @@
+"""The dashboard of the machine: nodes, readiness of each arm, and the servers' own figures."""
+
+from __future__ import annotations
+
+import pytest
+from hosted import by_part, changed, drawn, graph, graphs, words
+
+from tandem.metrics import NEURON, PUBLISHERS
+from tandem.watch.expression import evaluate
+from tandem.watch.series import Key, Series
+from tandem.watch.widget import Dashboard, Graph, Text
+
+START_S = 1_795_000_200  # a whole five minutes
+
+
+def machine(environment: str) -> Dashboard:
+    return drawn(environment)["machine"]
+
+
+def of_experiment(dashboard: Dashboard, experiment: str) -> Dashboard:
+    """The part of a dashboard between an experiment's heading and the next heading."""
+    heads = {
+        place: one.markdown
+        for place, one in enumerate(dashboard.widgets)
+        if isinstance(one, Text) and one.markdown.startswith("###")
+    }
+    start = next(place for place, head in heads.items() if head.startswith(f"### Servers of {experiment}\n"))
+    end = next(place for place in heads if place > start)
+    return Dashboard(name="part", title="Part", widgets=dashboard.widgets[start:end])
+
+
+def scraped(experiment: str, service: str, **counts: float) -> Series:
+    """What the agent sends of a server in the first minute."""
+    series = Series()
+    where = {"ClusterName": "tandem-native-us-east-2", "Namespace": f"tandem-{experiment}", "Service": service}
+    for name, value in counts.items():
+        series.add(Key.of("ContainerInsights/Prometheus", f"vllm:{name}", where.items()), START_S, {value: 1})
+    return series
+
+
+def points(one: Graph, series: Series, minutes: int = 10) -> dict[str, list[float]]:
+    found = evaluate(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
+    return {result.label: [value for _, value in result.points] for result in found}
+
+
+@pytest.mark.parametrize("title", ["CPU", "Memory", "Disk", "Network"])
+def test_every_node_is_found_whatever_its_name(title: str) -> None:
+    names = {
+        "CPU": "node_cpu_utilization", "Memory": "node_memory_utilization", "Disk": "node_filesystem_utilization",
+        "Network": "node_network_total_bytes",
+    }  # fmt: skip
+    series = Series()
+    for node, cluster in (("one", "post-us-east-2"), ("two", "post-us-east-2"), ("three", "dev-trn2-3xlarge")):
+        where = {"NodeName": node, "InstanceId": f"i-{node}", "ClusterName": f"tandem-{cluster}"}
+        series.add(Key.of("ContainerInsights", names[title], where.items()), START_S, {float(len(node)): 1})
+
+    found = points(graph(machine("post-us-east-2"), f"{title} of each node"), series)
+
+    assert sorted(found.values()) == [[3], [3]]
+
+
+def test_a_server_of_which_nothing_is_sent_counts_as_not_ready() -> None:
+    one = graph(of_experiment(machine("post-us-east-2"), "post"), "Ready servers")
+    series = Series()
+    where = {"Service": "qwen-vllm", "Namespace": "tandem-post", "ClusterName": "tandem-post-us-east-2"}
+    key = Key.of("ContainerInsights", "service_number_of_running_pods", where.items())
+    series.add(key, START_S, {1.0: 1})
+
+    assert points(one, series)["qwen-vllm"] == [1, 0]
+
+
+def test_readiness_is_drawn_for_every_arm() -> None:
+    one = graph(of_experiment(machine("post-us-east-2"), "post"), "Ready servers")
+
+    assert [line.label for line in one.lines if line.shown] == ["qwen-vllm", "qwen-sd-vllm"]
+
+
+@pytest.mark.parametrize("title", ["Requests running", "Requests waiting", "Requests preempted", "Requests ended"])
+def test_both_arms_stand_in_one_graph_of_the_servers_own_figures(title: str) -> None:
+    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), title)
+
+    assert [line.label for line in one.lines if line.shown] == ["qwen-native", "qwen-eagle3"]
+
+
+def test_generated_tokens_are_a_rate() -> None:
+    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Generated tokens")
+    series = scraped("qwen3-native", "qwen-native", generation_tokens_total=6000)
+
+    assert points(one, series, 5)["qwen-native"] == [20]
+
+
+def test_acceptance_by_the_server_is_one_and_the_accepted_a_draft() -> None:
+    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Acceptance length by the server")
+    series = scraped(
+        "qwen3-native", "qwen-eagle3", spec_decode_num_drafts_total=100, spec_decode_num_accepted_tokens_total=180
+    )
+
+    assert points(one, series, 5) == {"qwen-eagle3": [pytest.approx(2.8)]}
+
+
+def test_acceptance_by_the_server_is_absent_while_nothing_is_drafted() -> None:
+    one = graph(of_experiment(machine("native-us-east-2"), "qwen3-native"), "Acceptance length by the server")
+
+    assert points(one, scraped("qwen3-native", "qwen-eagle3", spec_decode_num_drafts_total=0), 5) == {"qwen-eagle3": []}
+
+
+def test_a_runtime_whose_counters_stay_zero_is_said_to_have_no_acceptance_of_its_own() -> None:
+    said = words(machine("post-us-east-2"))
+
+    assert "On nxdi-v0 vLLM's spec_decode counters stay 0" in said
+    assert not [one for one in graphs(machine("post-us-east-2")) if one.title.startswith("Acceptance")]
+
+
+def test_the_cache_of_an_engine_that_nobody_recorded_is_said_and_not_drawn() -> None:
+    assert "**KV cache used**: not drawn" in words(machine("post-us-east-2"))
+    assert not [one for one in graphs(machine("post-us-east-2")) if one.title.startswith("KV cache")]
+    assert graph(of_experiment(machine("native-us-east-2"), "llama-eagle3"), "KV cache used").unit == "1"
+
+
+def test_neuroncores_are_said_to_have_no_publisher_and_why() -> None:
+    said = words(machine("post-us-east-2"))
+
+    assert "### NeuronCores by devices 0-7 and 8-15" in said
+    assert PUBLISHERS[NEURON].source in said
+
+
+def test_restarts_are_of_the_pods_of_an_arms_deployment() -> None:
+    one = graph(of_experiment(machine("post-us-east-2"), "post"), "Restarts")
+
+    assert [dict(line.dimensions)["PodName"] for line in one.lines] == ["qwen-vllm", "qwen-sd-vllm"]  # type: ignore[union-attr]
+
+
+def test_without_container_insights_nothing_is_drawn_and_that_is_said() -> None:
+    dashboard = by_part(changed("post-us-east-2", observability={"container_insights": False}))["machine"]
+
+    assert graphs(dashboard) == []
+    assert "`observability.container_insights` is false" in words(dashboard)

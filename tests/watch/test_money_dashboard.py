@@ -1,0 +1,143 @@
+"""The dashboard of money and capacity: nodes that were seen, times a stated price."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hosted import by_part, changed, drawn, graph, graphs, watched, words
+
+from tandem.watch.expression import evaluate, overall
+from tandem.watch.series import Key, Series
+from tandem.watch.widget import Dashboard, Graph, Mark
+
+ENVIRONMENT = "post-us-east-2"
+NODES = Key.of(f"Tandem/{ENVIRONMENT}", "accelerator_nodes", ())
+START_S = 1_795_000_200  # a whole five minutes
+BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
+RESERVED = {"reservation_id": "cr-0123456789abcdef0"}
+
+
+def money(**capacity: object) -> Dashboard:
+    """The post's environment's dashboard with some values of its capacity changed."""
+    return by_part(changed(ENVIRONMENT, capacity=capacity))["money"]
+
+
+def lived(*nodes: float) -> Series:
+    """As many events as there were nodes, minute by minute; 0 where a minute had none."""
+    series = Series()
+    for minute, count in enumerate(nodes):
+        series.add(NODES, START_S + 60 * minute, {1.0: int(count)} if count else {0.0: 1})
+    return series
+
+
+def points(one: Graph, series: Series, minutes: int) -> list[float]:
+    (found,) = evaluate(one.lines, series, START_S, START_S + 60 * minutes, one.period_s)
+    return [value for _, value in found.points]
+
+
+def number(one: Graph, series: Series, minutes: int) -> float:
+    (found,) = overall(one.lines, series, START_S, START_S + 60 * minutes)
+    ((_, value),) = found.points
+    return value
+
+
+def test_nodes_alive_are_the_mean_of_five_minutes() -> None:
+    series = lived(0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 1, 1, 0, 1, 1)
+
+    assert points(graph(money(), "Accelerator nodes alive"), series, 20) == pytest.approx([0, 1, 2, 0.8])
+
+
+def test_an_hour_of_one_node_is_a_node_hour_at_the_stated_price() -> None:
+    series = lived(*[1] * 60)
+    dashboard = money(usd_per_hour=35.76)
+
+    assert number(graph(dashboard, "Node-hours in the range"), series, 60) == pytest.approx(1)
+    assert number(graph(dashboard, "Cost in the range"), series, 60) == pytest.approx(35.76)
+
+
+def test_half_an_hour_of_two_nodes_costs_as_much_as_an_hour_of_one() -> None:
+    assert number(graph(money(usd_per_hour=2.5), "Cost in the range"), lived(*[2] * 30), 90) == pytest.approx(2.5)
+
+
+def test_hours_add_up_and_stay_where_no_node_lives() -> None:
+    series = lived(*[1] * 10)
+
+    assert points(graph(money(), "Node-hours since"), series, 20) == pytest.approx([5 / 60, 10 / 60, 10 / 60, 10 / 60])
+
+
+def test_usd_add_up_as_the_hours_do() -> None:
+    series = lived(*[1] * 10)
+
+    assert points(graph(money(usd_per_hour=60), "Cost since"), series, 20) == pytest.approx([5, 10, 10, 10])
+
+
+@pytest.mark.parametrize("usd", [0, 0.000001, 2.74, 35.76, 10000])
+def test_a_price_is_a_plain_decimal_in_metric_math(usd: float) -> None:
+    series = lived(*[1] * 60)
+
+    assert number(graph(money(usd_per_hour=usd), "Cost in the range"), series, 60) == pytest.approx(usd)
+
+
+def test_the_price_stands_with_its_date_in_the_title() -> None:
+    found = graph(money(usd_per_hour=35.76, usd_per_hour_date="2026-05-31"), "Cost in the range")
+
+    assert found.title == "Cost in the range, at 35.76 USD per node-hour of 2026-05-31 [USD]"
+
+
+@pytest.mark.parametrize("title", ["Accelerator nodes alive", "Node-hours since", "Cost since"])
+def test_start_and_end_of_the_block_are_marked_over_time(title: str) -> None:
+    marks = graph(money(**RESERVED, block=BLOCK), title).marks
+
+    assert Mark(label="block starts", at="2026-12-01T11:30:00Z") in marks
+    assert Mark(label="block ends", at="2026-12-08T11:30:00Z") in marks
+
+
+@pytest.mark.parametrize(
+    ("capacity", "said"),
+    [
+        ({"reservation_id": None}, "No Capacity Block is bought yet"),
+        (RESERVED, "Start and end of the block are not stated"),
+        (RESERVED | {"block": BLOCK}, "from 2026-12-01T11:30:00Z to 2026-12-08T11:30:00Z"),
+        ({"kind": "on-demand", "reservation_id": None}, "There is no Capacity Block"),
+        ({"kind": "spot", "reservation_id": None}, "A spot price moves"),
+    ],
+)
+def test_what_is_known_of_the_block_is_said(capacity: dict[str, object], said: str) -> None:
+    assert said in words(money(**capacity))
+
+
+def test_the_monthly_budget_is_a_level_of_the_cost() -> None:
+    budget = watched(ENVIRONMENT).environment.guard.budget_usd
+
+    assert [mark.value for mark in graph(money(), "Cost since").marks if mark.value] == [budget]
+
+
+def test_the_last_run_of_each_experiment_is_one_line_of_all_its_arms() -> None:
+    series = Series()
+    for variant, count in (("qwen-vllm", 8.0), ("qwen-sd-vllm", 16.0)):
+        for experiment, class_ in (("post", "all"), ("post-drafts-windows", "all"), ("post", "repeat")):
+            cell = {"Experiment": experiment, "Variant": variant, "PromptClass": class_, "Concurrency": "all"}
+            series.add(Key.of(f"Tandem/{ENVIRONMENT}", "requests", cell.items()), START_S, {count: 1})
+    one = graph(drawn(ENVIRONMENT)["money"], "Last runs")
+
+    found = evaluate(one.lines, series, START_S, START_S + 300, 300)
+
+    assert [(result.label, [value for _, value in result.points]) for result in found] == [
+        ("post", [24]), ("post-drafts-windows", [24]),
+    ]  # fmt: skip
+
+
+def test_without_container_insights_no_node_is_counted_and_that_is_said() -> None:
+    dashboard = by_part(changed(ENVIRONMENT, observability={"container_insights": False}))["money"]
+
+    assert [one.title for one in graphs(dashboard)] == ["Last runs: requests published [requests]"]
+    assert "Nodes, hours and USD are not drawn" in words(dashboard)
+
+
+def test_what_nobody_sends_yet_is_said() -> None:
+    said = words(by_part(changed(ENVIRONMENT, observability={"monthly_limit_usd": 75}))["money"])
+
+    assert re.search("Age of the fleet, and blocks that lie idle.*nobody sends them yet", said)
+    assert "`tandem check` computes it" in said
+    assert "75 USD a month" in said
