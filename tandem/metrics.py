@@ -294,6 +294,8 @@ NEURON = "neuron"
 LOG_FILTER = "log-filter"
 BENCH_DIMENSIONS = ("Experiment", "Variant", "PromptClass", "Concurrency")
 EVERY = "all"  # the class or the concurrency of what pools them all
+# what is published of all classes at all loads together, for alarms; the last of them is published of nothing else
+ALL_LOADS = ("requests", "failed_requests", "acceptance_length", "unpublished_rounds")
 
 
 PUBLISHERS: dict[str, Publisher] = {

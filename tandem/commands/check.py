@@ -1,10 +1,14 @@
-"""`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles."""
+"""`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles.
+
+It says too what watching each environment costs, and refuses one that costs more than it admits.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
-from tandem.commands import recompile, recompile_report
+from tandem.commands import recompile, recompile_report, watching
 from tandem.commands.inputs import Inputs, Selection, read
 from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
 
@@ -30,6 +34,9 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
                 "environments": sorted(inputs.workspace.environments),
                 "experiments": sorted(inputs.workspace.experiments),
                 "faults": [fault.as_dict() for fault in inputs.faults],
+                "watching": {
+                    name: watching.cost_as_dict(asked, _limit(inputs, name)) for name, asked in inputs.watching.items()
+                },
                 "recompiles": recompile_report.plain(before, comparisons, inputs) if before else None,
                 "exit_code": int(code),
             }
@@ -44,7 +51,19 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
     )
     for line in recompile_report.lines(before, comparisons, inputs) if before else ():
         print(line)
+    for line in _watching(inputs):
+        print(line)
     return code
+
+
+def _watching(inputs: Inputs) -> Iterator[str]:
+    for name, asked in inputs.watching.items():
+        yield from watching.cost_lines(name, asked, _limit(inputs, name))
+
+
+def _limit(inputs: Inputs, name: str) -> float:
+    environment = inputs.workspace.environments[name].environment
+    return environment.observability.monthly_limit_usd if environment else 0.0
 
 
 def _before(against: Path | None, inputs: Inputs) -> recompile.State | None:

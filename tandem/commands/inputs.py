@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from tandem.commands import watching
 from tandem.rules import judge
 from tandem.spec.catalogue import Catalogue, catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.load import Workspace, load
+from tandem.watch.cost import Cost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,11 +36,12 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inputs:
-    """Declared files, the data they are held against, and every fault found."""
+    """Declared files, the data they are held against, every fault found, and what watching costs by environment."""
 
     workspace: Workspace
     catalogue: Catalogue
     faults: tuple[Fault, ...]
+    watching: Mapping[str, Cost] = field(default_factory=dict)
 
     def environments(self) -> list[Environment]:
         """Return the environments of good form, in the order of their names."""
@@ -57,7 +61,12 @@ def read(chosen: Selection) -> Inputs:
     """
     workspace = load(chosen.environments, chosen.experiments, chosen.names)
     known = catalogue()
-    return Inputs(workspace=workspace, catalogue=known, faults=workspace.faults + judge(workspace, known))
+    faults = workspace.faults + judge(workspace, known)
+    costs = watching.costs(workspace, faults)
+    return Inputs(
+        workspace=workspace, catalogue=known, watching=costs,
+        faults=(*faults, *watching.over_limit(workspace, costs)),
+    )  # fmt: skip
 
 
 def legal(chosen: Selection) -> Inputs:

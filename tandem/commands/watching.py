@@ -1,13 +1,22 @@
-"""What is watched of an environment: the experiments it hosts, each with the traffic that its suites ask."""
+"""What is watched of an environment: the experiments it hosts with the traffic that their suites ask, and its cost."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from tandem.bench.suites.suite import load
+from tandem.spec.document import Document
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.faults import Fault
+from tandem.spec.load import Workspace
+from tandem.watch.cost import HOURS_OF_A_MONTH, Cost, cost
 from tandem.watch.scope import Scope, Traffic, Watching
+
+LIMIT = "observability.monthly_limit_usd"
+SHOWN_USD = 0.005  # a row below half a cent is in the total alone
+UNVERIFIED = "?"
 
 
 def scope(environment: Environment, experiments: Iterable[Experiment]) -> Scope:
@@ -33,3 +42,70 @@ def _traffic(experiment: Experiment) -> Traffic:
         suites={suite.name: suite.classes for suite in suites},
         concurrencies=tuple(sorted({streams for suite in suites for streams in suite.defaults.concurrency})),
     )
+
+
+def costs(workspace: Workspace, faults: Iterable[Fault]) -> dict[str, Cost]:
+    """Return what watching each environment costs, by its name; one that is refused, or hosts what is, has no cost."""
+    refused = {fault.file for fault in faults if fault.severity == "refusal"}
+    found = {}
+    for name, declared in workspace.environments.items():
+        environment = declared.environment
+        hosted = [workspace.experiments.get(each) for each in environment.experiments] if environment else []
+        files = {declared.document.file, *(each.document.file for each in hosted if each)}
+        if environment and not files & refused and all(each and each.experiment for each in hosted):
+            found[name] = cost(scope(environment, [each.experiment for each in hosted if each and each.experiment]))
+    return found
+
+
+def over_limit(workspace: Workspace, found: Mapping[str, Cost]) -> Iterator[Fault]:
+    """Yield a refusal for each environment whose watching may cost more than it admits."""
+    for name, asked in found.items():
+        declared = workspace.environments[name]
+        limit = declared.environment.observability.monthly_limit_usd if declared.environment else asked.usd
+        if asked.usd > limit:
+            yield _over(declared.document, asked, limit)
+
+
+def _over(document: Document, asked: Cost, limit: float) -> Fault:
+    dearest = max(asked.parts, key=lambda part: part.usd)
+    return Fault(
+        file=document.file, path=LIMIT, got=f"{limit:g}",
+        allowed=f"at least {asked.usd:.2f}: what watching may cost in a month",
+        change=f"raise it, or declare fewer variants or experiments; {dearest.usd:.2f} of it are {dearest.name}: "
+        f"{dearest.says}",
+        line=document.lines.get(LIMIT),
+    )  # fmt: skip
+
+
+def cost_lines(name: str, asked: Cost, limit: float) -> Iterator[str]:
+    """Yield what `tandem check` prints of one environment's watching."""
+    yield f"{name}: watching costs at most {asked.usd:.2f} USD a month (limit {limit:g})"
+    for part in asked.parts:
+        if part.usd >= SHOWN_USD:
+            mark = UNVERIFIED if part.name in asked.unverified else " "
+            yield f"  {part.usd:9.2f}{mark} {part.name}: {part.says}"
+    yield (
+        f"  {asked.whole_month_usd:9.2f}  if the fleet lived all {HOURS_OF_A_MONTH:.0f} hours of a month; the budget "
+        f"buys {asked.hours:.1f}"
+    )
+    if asked.unverified:
+        yield f"  {UNVERIFIED} price not verified: read in others' records of AWS's prices, not in AWS's own text"
+    yield f"  prices of {asked.region}; another region may ask more"
+
+
+def cost_as_dict(asked: Cost, limit: float) -> dict[str, Any]:
+    """Return one environment's cost of watching as `tandem check --json` prints it."""
+    return {
+        "usd": round(asked.usd, 2),
+        "limit_usd": limit,
+        "fleet_hours": round(asked.hours, 1),
+        "whole_month_usd": round(asked.whole_month_usd, 2),
+        "prices_of": asked.region,
+        "parts": [
+            {
+                "name": part.name, "usd": round(part.usd, 4), "amount": round(part.amount, 4), "price": part.price,
+                "says": part.says, "verified": part.name not in asked.unverified,
+            }
+            for part in asked.parts
+        ],
+    }  # fmt: skip

@@ -15,7 +15,7 @@ from tandem.spec.experiment import Mode
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.figure import Source, uncited
 from tandem.spec.model import Model
-from tandem.spec.platform import Digests, DraChart, Instances, Kubernetes, Offerings
+from tandem.spec.platform import Digests, DraChart, Instances, Kubernetes, Offerings, WatchPrices
 from tandem.spec.record import Record, parse
 from tandem.spec.runtime import ProgramCompile, Runtime, Spelling
 
@@ -35,6 +35,7 @@ class Catalogue:
     kubernetes: Kubernetes
     dra_chart: DraChart
     digests: Digests
+    watch_prices: WatchPrices
 
 
 @cache
@@ -55,6 +56,7 @@ def catalogue(data: Path = DATA) -> Catalogue:
         kubernetes=_read(Kubernetes, platform / "kubernetes.yaml"),
         dra_chart=_read(DraChart, platform / "neuron-dra-chart.yaml"),
         digests=_read(Digests, platform / "digests.yaml"),
+        watch_prices=_read(WatchPrices, platform / "watch-prices.yaml"),
     )
 
 

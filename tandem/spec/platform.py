@@ -99,3 +99,32 @@ class Digests(Record):
         """Return the digest of `repository:tag`, or None until it is resolved."""
         figure = self.digests.get(reference)
         return figure.value if figure else None
+
+
+class PriceSource(Source):
+    """Where a price was read, when, and whether in a text of whoever asks it."""
+
+    verified: bool = Field(description="whether AWS's own text was read, not somebody else's record of it")
+
+
+class WatchPrices(Record):
+    """What watching costs, in USD, in one region."""
+
+    region: str
+    metric_month: Figure[float] = Field(
+        description="a custom metric for a month; charged for hours in which it is sent"
+    )
+    alarm_metric_month: Figure[float] = Field(description="each metric that an alarm of standard resolution reads")
+    composite_alarm_month: Figure[float] = Field(description="a composite alarm for a month")
+    dashboard_month: Figure[float] = Field(description="a dashboard for a month")
+    free_dashboards: Figure[int] = Field(description="dashboards of an account that cost nothing")
+    free_dashboard_metrics: Figure[int] = Field(description="most metrics of a dashboard that costs nothing")
+    log_gb_ingested: Figure[float] = Field(description="a GB of logs taken in")
+    log_gb_month_stored: Figure[float] = Field(description="a GB of logs kept for a month, as it is stored")
+    key_month: Figure[float] = Field(description="a KMS key for a month")
+    put_requests_thousand: Figure[float] = Field(description="a thousand PutMetricData requests")
+    sources: dict[str, PriceSource]
+
+    def unverified(self, name: str) -> bool:
+        """Return whether the price of this field is not from a text of AWS itself."""
+        return not self.sources[getattr(self, name).source].verified

@@ -192,6 +192,7 @@ def known() -> Catalogue:
             },
         ),
         digests=Digests(digests={reference: fig(f"sha256:{'0' * 64}") for reference in references}, sources=SOURCES),
+        watch_prices=real.catalogue().watch_prices,  # no rule reads them
     )  # fmt: skip
 
 
