@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import _node  # noqa: F401  # before anything imports jsii
 from tandem.commands.inputs import Selection, legal
 from tandem.commands.outcome import Exit, counted, print_faults
+from tandem.commands.watching import scope
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from stacks.workloads import Inside
 
 ROOT = Path(__file__).parent
+MOST_BYTES = 1_000_000  # of a template: CloudFormation user guide, quotas
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,8 +52,30 @@ def main(arguments: Sequence[str]) -> int:
     if inputs.faults:
         sys.stderr.write(f"{counted(len(inputs.faults), 'warning')}: `tandem check` lists them\n")
     hosts = [(environment, inputs.hosted(environment)) for environment in inputs.environments()]
-    app(hosts, inputs.catalogue, outdir=os.environ.get("CDK_OUTDIR", "cdk.out"), context=context).synth()
-    return 0
+    return synthesized(hosts, inputs.catalogue, os.environ.get("CDK_OUTDIR", "cdk.out"), context)
+
+
+def synthesized(
+    hosts: Sequence[tuple[Environment, Sequence[Experiment]]], catalogue: Catalogue, outdir: str,
+    context: Mapping[str, Any],
+) -> int:  # fmt: skip
+    """Write the assembly; return 2, with a line on stderr for each template that CloudFormation would not take."""
+    from stacks.stack import RefusedError  # noqa: PLC0415  # seconds, as in app
+
+    try:
+        app(hosts, catalogue, outdir=outdir, context=context).synth()
+    except RefusedError as refusal:
+        sys.stderr.write(f"{refusal}\n")
+        return int(Exit.BAD_INPUT)
+    made = [Path(outdir) / f"assembly-{environment.name}" for environment, _ in hosts]
+    templates = [path for folder in made for path in sorted(folder.glob("*.template.json"))]
+    large = [path for path in templates if path.stat().st_size > MOST_BYTES]
+    for path in large:
+        sys.stderr.write(
+            f"{path}: {path.stat().st_size} bytes; CloudFormation takes {MOST_BYTES}. Host fewer experiments, or "
+            "fewer variants, in this environment\n"
+        )
+    return int(Exit.BAD_INPUT) if large else 0
 
 
 def app(
@@ -85,8 +109,7 @@ def app(
     for environment, experiments in hosts:
         EnvironmentStage(
             root,
-            environment=environment,
-            experiments=experiments,
+            watched=scope(environment, experiments),
             catalogue=catalogue,
             inside=inside(environment, experiments, catalogue),
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
@@ -60,7 +61,7 @@ class WorkloadAddons(Construct):
 
 def addon(
     scope: Construct, name: str, *, cluster_ref: str, versions: Mapping[str, str | None],
-    configuration: Mapping[str, str] | None = None,
+    configuration: Mapping[str, Any] | None = None,
     pod_identity_associations: list[eks.CfnAddon.PodIdentityAssociationProperty] | None = None,
 ) -> eks.CfnAddon:  # fmt: skip
     """Add one add-on; a version of None is left out, and EKS takes its default."""

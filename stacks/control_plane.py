@@ -5,25 +5,16 @@ from __future__ import annotations
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
-from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from stacks.keys import RotatedKey
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
 from tandem.spec.environment import Cluster
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
-UNDO_DAYS = 30  # the longest KMS waits before a key is gone for good
-KEY_ADMINISTRATION = (
-    "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
-    "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation",
-    "kms:Encrypt", "kms:GenerateDataKey", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListGrants",
-    "kms:ListKeyPolicies", "kms:ListKeyRotations", "kms:ListResourceTags", "kms:PutKeyPolicy",
-    "kms:RetireGrant", "kms:RevokeGrant", "kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource",
-    "kms:UpdateAlias", "kms:UpdateKeyDescription",
-)  # fmt: skip
 
 
 class ControlPlane(Construct):
@@ -39,7 +30,10 @@ class ControlPlane(Construct):
         retention_days: int,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
-        key = SecretsKey(self, "SecretsKey", alias=f"alias/{name}", place=place)
+        # wraps what the cluster keeps in etcd
+        key = RotatedKey(
+            self, "SecretsKey", alias=f"alias/{name}", description=f"Kubernetes secrets of {name}", place=place
+        )
         role = _role(self, key.arn, place)
         # EKS makes this group itself, and then keeps logs for ever, unless it is there first
         group = logs.CfnLogGroup(
@@ -70,26 +64,6 @@ class ControlPlane(Construct):
         cluster_.add_resource_dependency(group)
         self.cluster_name = cluster_.ref
         self.security_group_id = cluster_.attr_cluster_security_group_id
-
-
-class SecretsKey(Construct):
-    """A customer key, rotated yearly, that wraps what the cluster keeps in etcd.
-
-    Attributes:
-        arn: the key.
-    """
-
-    def __init__(self, scope: Construct, id_: str, *, alias: str, place: Place) -> None:
-        super().__init__(scope, id_)
-        account = f"arn:{place.partition}:iam::{place.account}:root"
-        owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account}}  # `*` is this key itself
-        key = kms.CfnKey(
-            self, "Key", description=f"Kubernetes secrets of {alias.removeprefix('alias/')}",
-            enable_key_rotation=True, pending_window_in_days=UNDO_DAYS, key_policy=document(owner),
-        )  # fmt: skip
-        key.apply_removal_policy(RemovalPolicy.DESTROY)
-        kms.CfnAlias(self, "Alias", alias_name=alias, target_key_id=key.ref)
-        self.arn = key.attr_arn
 
 
 def _role(scope: Construct, key_arn: str, place: Place) -> iam.CfnRole:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import aws_cdk as cdk
 from constructs import Construct
 
@@ -12,11 +10,13 @@ from stacks.cluster import ClusterStack
 from stacks.fleet import FleetStack
 from stacks.image import ImageStack
 from stacks.network import Network, NetworkStack, existing
+from stacks.observability import ObservabilityStack
 from stacks.workloads import Inside, WorkloadsStack
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
-from tandem.spec.experiment import Experiment
+from tandem.watch.agent import ADDON
+from tandem.watch.scope import Scope
 
 
 class EnvironmentStage(cdk.Stage):
@@ -25,14 +25,12 @@ class EnvironmentStage(cdk.Stage):
     Another experiment, or one less, changes Workloads and Observability and no other template.
 
     Args:
-        experiments: those it hosts.
+        watched: the environment, the experiments it hosts and their traffic.
         inside: what to apply inside the cluster; None with gitops, where a controller in the cluster does.
     """
 
-    def __init__(
-        self, scope: Construct, *, environment: Environment, experiments: Sequence[Experiment],
-        catalogue: Catalogue, inside: Inside | None,
-    ) -> None:  # fmt: skip
+    def __init__(self, scope: Construct, *, watched: Scope, catalogue: Catalogue, inside: Inside | None) -> None:
+        environment = watched.environment
         boundary = environment.bootstrap.permissions_boundary
         super().__init__(
             scope,
@@ -44,6 +42,7 @@ class EnvironmentStage(cdk.Stage):
         for key, value in sorted(environment.tags.items()):
             cdk.Tags.of(self).add(key, value)
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
+        addon_versions = {name: figure.value for name, figure in minor.addons.items()}
         network = self._network(environment)
         kinds = names.stack_kinds(environment)
         if "Artifacts" in kinds:
@@ -51,7 +50,7 @@ class EnvironmentStage(cdk.Stage):
         ImageStack(self, "Image", environment=environment)
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network,
-            addon_versions={name: figure.value for name, figure in minor.addons.items()},
+            addon_versions=addon_versions,
         )  # fmt: skip
         self._after(cluster, "Network")
         if "Fleet" in kinds:
@@ -65,8 +64,12 @@ class EnvironmentStage(cdk.Stage):
                 "tandem:reservation-given",
                 f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
             )
+        ObservabilityStack(
+            self, "Observability", watched=watched, agent_version=addon_versions.get(ADDON)
+        ).add_stack_dependency(cluster)  # its add-on
         workloads = WorkloadsStack(
-            self, "Workloads", environment=environment, experiments=experiments, role_arns=cluster.pod_role_arns,
+            self, "Workloads", environment=environment,
+            experiments=[watching.experiment for watching in watched.experiments], role_arns=cluster.pod_role_arns,
             network=network, cluster_security_group_id=cluster.security_group_id, inside=inside,
         )  # fmt: skip
         workloads.add_stack_dependency(cluster)

@@ -2,7 +2,7 @@
 
 Invariant: the template always says 0 nodes; only the runtime API raises them, so no deploy ever starts
 paying for an accelerator. Apart from the other stacks, so that a missing or renewed reservation touches
-this template only.
+this template, what a dashboard says of it, and nothing else.
 """
 
 from __future__ import annotations

@@ -9,6 +9,10 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 
 
+class RefusedError(ValueError):
+    """What is declared does not fit into a template; the message is for whoever wrote the file."""
+
+
 class EnvironmentStack(cdk.Stack):
     """A stack named `<environment>-<kind>`, deployed by the environment's own bootstrap.
 

@@ -103,6 +103,7 @@ def stack_kinds(environment: Environment) -> tuple[str, ...]:
         "Image": True,
         "Cluster": True,
         "Fleet": not environment.capacity.awaits_reservation,
+        "Observability": True,
         "Workloads": True,
     }
     return tuple(kind for kind, present in has.items() if present)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import Templates, places, resources
+from assemblies import Templates, environment, places, resources
 
 from tandem.spec.environment import Environment
 from tandem.spec.names import stack_kinds
@@ -27,7 +27,7 @@ def artifacts(assembly: Path, name: str) -> dict[str, dict[str, Any]]:
 
 def test_an_environment_has_these_stacks(assembly: Path) -> None:
     assert set(artifacts(assembly, "capacity-block")) == {
-        "Network", "Artifacts", "Image", "Cluster", "Fleet", "Workloads",
+        "Network", "Artifacts", "Image", "Cluster", "Fleet", "Observability", "Workloads",
     }  # fmt: skip
 
 
@@ -46,7 +46,7 @@ def test_a_fleet_left_out_is_a_warning_of_the_synthesis(assembly: Path, name: st
 def test_stacks_are_addressed_by_the_environment(assembly: Path) -> None:
     names = {each["displayName"].partition(" ")[0] for each in artifacts(assembly, "post-us-east-2").values()}
 
-    assert names == {f"post-us-east-2/{kind}" for kind in ("Network", "Artifacts", "Image", "Cluster", "Workloads")}
+    assert names == {f"post-us-east-2/{kind}" for kind in stack_kinds(environment("post-us-east-2"))}
 
 
 def test_account_and_region_are_literal(assembly: Path) -> None:
@@ -83,7 +83,13 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
 
 @pytest.mark.parametrize(
     ("later", "earlier"),
-    [("Cluster", "Network"), ("Fleet", "Cluster"), ("Workloads", "Cluster"), ("Workloads", "Image")],
+    [
+        ("Cluster", "Network"),
+        ("Fleet", "Cluster"),
+        ("Observability", "Cluster"),
+        ("Workloads", "Cluster"),
+        ("Workloads", "Image"),
+    ],
 )
 def test_stacks_are_deployed_in_order_and_deleted_in_reverse(assembly: Path, later: str, earlier: str) -> None:
     found = artifacts(assembly, "capacity-block")

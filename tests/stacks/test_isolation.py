@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from assemblies import RESERVATION, Synth, Templates, changed, environment, hosted, texts, variants
 
+from tandem.spec.environment import Block, Environment
 from tandem.spec.experiment import Experiment
 
 pytestmark = pytest.mark.cdk
@@ -49,16 +51,28 @@ def test_renewing_a_reservation_changes_fleet_only(synth: Synth, alone: Path) ->
     assert differing(alone, synth(renewed)) == {"capacity-block-Fleet"}
 
 
-def test_a_first_reservation_adds_fleet_and_changes_nothing(synth: Synth, alone: Path) -> None:
+FLEET_AND_ITS_DASHBOARD = {"capacity-block-Fleet", "capacity-block-Observability"}
+
+
+def test_renewing_a_block_whose_hours_are_said_changes_fleet_and_what_a_dashboard_says_of_it(synth: Synth) -> None:
+    def during(reservation: str, day: int) -> Path:
+        starts = datetime(2026, 12, day, 11, 30, tzinfo=UTC)
+        block = Block(starts=starts.isoformat(), ends=(starts + timedelta(days=1)).isoformat())
+        return synth(changed(variants()["capacity-block"], capacity={"reservation_id": reservation, "block": block}))
+
+    assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_DASHBOARD
+
+
+def test_a_first_reservation_adds_fleet_and_changes_what_a_dashboard_says(synth: Synth, alone: Path) -> None:
     none = changed(variants()["capacity-block"], capacity={"reservation_id": None})
 
-    assert differing(synth(none), alone) == {"capacity-block-Fleet"}
+    assert differing(synth(none), alone) == FLEET_AND_ITS_DASHBOARD
 
 
-def test_moving_to_another_zone_changes_fleet_only(synth: Synth, alone: Path) -> None:
+def test_moving_to_another_zone_changes_fleet_and_what_a_dashboard_says(synth: Synth, alone: Path) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
 
-    assert differing(alone, synth(moved)) == {"capacity-block-Fleet"}
+    assert differing(alone, synth(moved)) == FLEET_AND_ITS_DASHBOARD
 
 
 OF_EXPERIMENTS = {"Workloads", "Observability"}  # the only templates that an experiment may change
@@ -72,30 +86,35 @@ def renamed(first: Experiment) -> Experiment:
     return first.model_copy(update={"name": "another"})
 
 
-@pytest.mark.parametrize("delivery", ["cdk", "gitops"])
+def hosting(synth: Synth, place: Environment, experiments: list[Experiment]) -> Path:
+    """Synthesize `place` as if its file hosted these."""
+    declared = changed(place, experiments=tuple(experiment.name for experiment in experiments))
+    return synth(declared, experiments=experiments)
+
+
 @pytest.mark.parametrize(
     "change",
     [
         pytest.param(lambda first, *rest: [edited(first), *rest], id="edited"),
         pytest.param(lambda first, *rest: [first, *rest, renamed(first)], id="added"),
-        pytest.param(lambda first, *_: [first], id="removed"),
         pytest.param(lambda _, *rest: list(rest), id="the-one-with-llmperf-removed"),
     ],
 )
 def test_an_experiment_changes_no_template_but_its_own_two(
-    synth: Synth, change: Callable[..., list[Experiment]], delivery: str
+    synth: Synth, alone: Path, change: Callable[..., list[Experiment]]
 ) -> None:
     place = variants()["capacity-block"]
-    if delivery == "gitops":
-        place = changed(place, delivery=environment("native-us-east-2").delivery)
+    then = hosting(synth, place, change(*hosted(place)))
 
-    def hosting(experiments: list[Experiment]) -> Path:
-        declared = changed(place, experiments=tuple(experiment.name for experiment in experiments))
-        return synth(declared, experiments=experiments)
+    assert {name.rpartition("-")[2] for name in differing(alone, then)} <= OF_EXPERIMENTS
 
-    now, then = hosting(hosted(place)), hosting(change(*hosted(place)))
 
-    assert {name.rpartition("-")[2] for name in differing(now, then)} <= OF_EXPERIMENTS
+def test_with_gitops_too_an_experiment_changes_no_template_but_its_own_two(synth: Synth) -> None:
+    place = changed(variants()["capacity-block"], delivery=environment("native-us-east-2").delivery)
+    first, *rest = hosted(place)
+    now, then = hosting(synth, place, [first, *rest]), hosting(synth, place, [*rest, renamed(first)])
+
+    assert {name.rpartition("-")[2] for name in differing(now, then)} == OF_EXPERIMENTS
 
 
 def test_a_changed_server_is_sent_by_workloads(synth: Synth, alone: Path) -> None:
@@ -140,4 +159,6 @@ def _imports(found: object) -> list[str]:
 
 
 def test_no_template_knows_a_reservation_but_fleets(stacks: Templates) -> None:
-    assert {name.rpartition("-")[2] for name, template in stacks.items() if RESERVATION in str(template)} == {"Fleet"}
+    holders = {name.rpartition("-")[2] for name, template in stacks.items() if RESERVATION in str(template)}
+
+    assert holders == {"Fleet"}  # a dashboard names it once its hours are said

@@ -130,7 +130,7 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
 
 
 def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> None:
-    """Lambda's interfaces, registry logins, and a key's own policy, in which `*` is the key."""
+    """Lambda's interfaces, registry logins, metrics, and a key's own policy, in which `*` is the key."""
     services = {
         action.partition(":")[0]
         for template in stacks.values()
@@ -139,7 +139,7 @@ def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> N
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     }
 
-    assert services <= {"ec2", "ecr", "ecr-public", "sts", "kms"}
+    assert services <= {"cloudwatch", "ec2", "ecr", "ecr-public", "sts", "kms"}
 
 
 def taggable(type_: str) -> bool:

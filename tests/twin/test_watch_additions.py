@@ -71,6 +71,12 @@ def into(endpoint, name, state):
     endpoint.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="a test")
 
 
+def called(endpoint, named):
+    client = endpoint.client("cloudwatch")
+    (found,) = client.describe_alarms(AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"])["CompositeAlarms"]
+    return found
+
+
 def test_metric_math_is_described_as_it_was_asked_for(endpoint, deploy, named):
     deploy({"Share": alarm(named, Metrics=QUERIES)})
 
@@ -104,10 +110,7 @@ def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, told, 
     into(endpoint, f"{named}-muting", "ALARM")
     into(endpoint, f"{named}-child", "ALARM")
 
-    listed = endpoint.client("cloudwatch").describe_alarms(
-        AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"]
-    )
-    (found,) = listed["CompositeAlarms"]
+    found = called(endpoint, named)
     assert (found["StateValue"], found["ActionsSuppressedBy"], told()) == ("ALARM", "Alarm", [])
 
 
@@ -123,10 +126,7 @@ def test_a_suppressor_that_a_template_drops_is_gone(deploy, endpoint, told, name
     stack = deploy(pair(named, told.topic, **muted(named)))
     deploy(pair(named, told.topic), stack.name, update=True)
 
-    listed = endpoint.client("cloudwatch").describe_alarms(
-        AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"]
-    )
-    assert "ActionsSuppressor" not in listed["CompositeAlarms"][0]
+    assert "ActionsSuppressor" not in called(endpoint, named)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,330 @@
+"""Observability: what is drawn, what alarms and whom it tells, and the agent with its logs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from assemblies import COMMITTED, Template, Templates, changed, environment, hosted, inputs, one, resources, templates
+
+from stacks.observability import MOST_RESOURCES, ObservabilityStack
+from stacks.stack import RefusedError
+from tandem.commands.watching import scope
+from tandem.spec.environment import Environment, Reference, ReferenceValue, Subscription
+from tandem.spec.experiment import Experiment
+from tandem.spec.names import container_log_group
+from tandem.watch.agent import addon_configuration
+from tandem.watch.alarms import alarms
+from tandem.watch.body import body
+from tandem.watch.dashboards import dashboards
+from tandem.watch.filters import filters
+from tandem.watch.widget import Expression, Line
+
+pytestmark = pytest.mark.cdk
+
+HOME = "post-us-east-2"
+ALARM, COMPOSITE, DASHBOARD = (f"AWS::CloudWatch::{kind}" for kind in ("Alarm", "CompositeAlarm", "Dashboard"))
+GROUP, FILTER, ADDON = "AWS::Logs::LogGroup", "AWS::Logs::MetricFilter", "AWS::EKS::Addon"
+ARN = "arn:aws:cloudwatch:us-east-2:111122223333:alarm:post-us-east-2-*"
+
+
+def watched(name: str = HOME) -> Any:
+    return scope(environment(name), hosted(environment(name)))
+
+
+@pytest.fixture(scope="session")
+def stack(stacks: Templates) -> Template:
+    return stacks[f"{HOME}-Observability"]
+
+
+def ids(template: Template, type_: str) -> dict[str, str]:
+    """Return physical name -> logical id of every resource of a type."""
+    key = {ALARM: "AlarmName", COMPOSITE: "AlarmName", GROUP: "LogGroupName"}[type_]
+    return {found["Properties"][key]: name for name, found in template["Resources"].items() if found["Type"] == type_}
+
+
+def alone(place: Environment, folder: Path, experiments: list[Experiment]) -> Template:
+    """Return the stack's template, and no other of the environment."""
+    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
+    home = cdk.Environment(account=place.account, region=place.region)
+    stage = cdk.Stage(root, place.name, env=home)
+    ObservabilityStack(stage, "Observability", watched=scope(place, experiments), agent_version=None)
+    root.synth()
+    return templates(folder)[f"{place.name}-Observability"]
+
+
+class TestDashboards:
+    @pytest.mark.parametrize("name", COMMITTED)
+    def test_each_is_what_is_drawn_without_aws(self, stacks: Templates, name: str) -> None:
+        made = {each["DashboardName"]: json.loads(each["DashboardBody"]) for each in
+                resources(stacks[f"{name}-Observability"], DASHBOARD)}  # fmt: skip
+
+        drawn = {each.name: body(each, environment(name).region) for each in dashboards(watched(name))}
+        assert made == drawn
+
+    def test_an_environment_has_one_for_each_experiment_one_for_the_machine_and_one_for_money(
+        self, stack: Template
+    ) -> None:
+        names = {each["DashboardName"] for each in resources(stack, DASHBOARD)}
+
+        parts = ("post", "post-drafts-windows", "machine", "money")
+        assert names == {f"tandem-{HOME}-{part}" for part in parts}
+
+
+class TestAlarms:
+    def test_every_alarm_stands_under_its_name_and_says_what_to_do(self, stack: Template) -> None:
+        made = {each["AlarmName"]: each["AlarmDescription"] for each in resources(stack, ALARM)}
+
+        found = alarms(watched())
+        assert found.parked is not None
+        assert made == {alarm.name: alarm.description for alarm in (*found.alarms, found.parked)}
+
+    def test_no_alarm_tells_anybody_by_itself(self, stack: Template) -> None:
+        acts = ("AlarmActions", "OKActions", "InsufficientDataActions")
+
+        assert [each["AlarmName"] for each in resources(stack, ALARM) if any(act in each for act in acts)] == []
+
+    @pytest.mark.parametrize("name", COMMITTED)
+    def test_each_compares_what_its_value_says(self, stacks: Templates, name: str) -> None:
+        made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Observability"], ALARM)}
+
+        for alarm in alarms(watched(name)).alarms:
+            said = made[alarm.name]
+            assert (said["Threshold"], said["TreatMissingData"]) == (alarm.threshold, alarm.missing)
+            assert (said["EvaluationPeriods"], said["DatapointsToAlarm"]) == (alarm.periods, alarm.datapoints)
+            assert said["ComparisonOperator"] == {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}[
+                alarm.comparison
+            ]  # fmt: skip
+
+    def test_metric_math_reads_every_line_and_compares_the_shown_one(self, stack: Template) -> None:
+        made = {each["AlarmName"]: each["Metrics"] for each in resources(stack, ALARM) if "Metrics" in each}
+        meant = [alarm for alarm in alarms(watched()).alarms if len(alarm.lines) > 1]
+
+        assert meant
+        for alarm in meant:
+            queries = {query["Id"]: query for query in made[alarm.name]}
+            shown = [line.id for line in alarm.lines if line.shown]
+            assert [id_ for id_, query in queries.items() if query["ReturnData"]] == shown
+            for line in alarm.lines:
+                assert line.id is not None
+                assert read(queries[line.id]) == said(line)
+
+    def test_a_percentile_is_an_extended_statistic_of_one_metric(self, tmp_path: Path) -> None:
+        value = ReferenceValue(experiment="post", variant="qwen-vllm", prompt_class="all", concurrency=1, ttft_ms=100.0)
+        place = changed(environment(HOME), observability={"reference": Reference(run="r", values=(value,))})
+
+        made = [
+            each for each in resources(alone(place, tmp_path, hosted(place)), ALARM) if "-ttft" in each["AlarmName"]
+        ]
+
+        (found,) = made
+        assert found["ExtendedStatistic"] == "p50"
+        assert "Statistic" not in found
+        assert {each["Name"]: each["Value"] for each in found["Dimensions"]} == {
+            "Experiment": "post", "Variant": "qwen-vllm", "PromptClass": "all", "Concurrency": "1",
+        }  # fmt: skip
+
+    def test_a_composite_tells_the_topic_of_its_beginning_and_its_end(self, stack: Template) -> None:
+        (topic,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::SNS::Topic"]
+
+        assert resources(stack, COMPOSITE) != []
+        for each in resources(stack, COMPOSITE):
+            assert (each["AlarmActions"], each["OKActions"]) == ([{"Ref": topic}], [{"Ref": topic}])
+
+    def test_a_parked_fleet_mutes_every_composite(self, stack: Template) -> None:
+        muted = {
+            (each["ActionsSuppressor"], each["ActionsSuppressorWaitPeriod"], each["ActionsSuppressorExtensionPeriod"])
+            for each in resources(stack, COMPOSITE)
+        }
+
+        assert muted == {(f"{HOME}-parked", 300, 300)}
+
+    def test_a_composite_is_made_after_all_that_it_names_and_goes_before(self, stack: Template) -> None:
+        made = ids(stack, ALARM)
+
+        for composite in alarms(watched()).composites:
+            found = stack["Resources"][ids(stack, COMPOSITE)[composite.name]]
+            assert composite.suppressor is not None
+            assert {made[name] for name in (*composite.alarms, composite.suppressor)} <= set(found["DependsOn"])
+
+    def test_without_container_insights_nothing_is_muted(self, tmp_path: Path) -> None:
+        place = changed(environment(HOME), observability={"container_insights": False})
+
+        for each in resources(alone(place, tmp_path, hosted(place)), COMPOSITE):
+            assert [key for key in each if key.startswith("ActionsSuppressor")] == []
+
+
+def read(query: dict[str, Any]) -> tuple[object, ...]:
+    if "Expression" in query:
+        return (query["Expression"],)
+    metric = query["MetricStat"]["Metric"]
+    dimensions = tuple((each["Name"], each["Value"]) for each in metric.get("Dimensions", []))
+    return metric["Namespace"], metric["MetricName"], dimensions, query["MetricStat"]["Stat"]
+
+
+def said(line: Line | Expression) -> tuple[object, ...]:
+    if isinstance(line, Expression):
+        return (line.text,)
+    return line.namespace, line.metric, line.dimensions, line.statistic
+
+
+class TestNotices:
+    def test_this_environments_alarms_alone_publish(self, stack: Template) -> None:
+        statements = one(stack, "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
+        (allowed,) = [statement for statement in statements if statement["Effect"] == "Allow"]
+
+        assert (allowed["Principal"], allowed["Action"]) == ({"Service": "cloudwatch.amazonaws.com"}, ["sns:Publish"])
+        assert allowed["Condition"] == {
+            "StringEquals": {"aws:SourceAccount": "111122223333"}, "ArnLike": {"aws:SourceArn": ARN},
+        }  # fmt: skip
+
+    def test_nothing_is_published_in_the_clear(self, stack: Template) -> None:
+        statements = one(stack, "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
+        (denied,) = [statement for statement in statements if statement["Effect"] == "Deny"]
+
+        assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
+        assert (denied["Principal"], denied["Action"]) == ("*", ["sns:Publish"])
+
+    def test_every_alarms_name_is_one_that_may_publish(self, stack: Template) -> None:
+        names = [each["AlarmName"] for type_ in (ALARM, COMPOSITE) for each in resources(stack, type_)]
+
+        assert all(name.startswith(f"{HOME}-") for name in names)
+
+    def test_the_topic_lies_under_a_key_that_cloudwatch_may_use(self, stack: Template) -> None:
+        (key,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::KMS::Key"]
+        users = {
+            statement["Principal"].get("Service"): statement
+            for statement in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+        }
+
+        assert one(stack, "AWS::SNS::Topic")["KmsMasterKeyId"] == {"Fn::GetAtt": [key, "Arn"]}
+        assert users["cloudwatch.amazonaws.com"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
+        assert users["cloudwatch.amazonaws.com"]["Condition"]["ArnLike"] == {"aws:SourceArn": ARN}
+
+    def test_without_subscribers_there_is_no_subscription(self, stack: Template) -> None:
+        assert resources(stack, "AWS::SNS::Subscription") == []
+
+    def test_a_subscriber_keeps_its_resource_wherever_it_stands(self, tmp_path: Path) -> None:
+        mail = Subscription(protocol="email", endpoint="ops@example.com")
+        queue = Subscription(protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms")
+
+        def made(folder: str, *subscribers: Subscription) -> dict[str, Any]:
+            place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
+            found = alone(place, tmp_path / folder, hosted(place))["Resources"]
+            return {name: each for name, each in found.items() if each["Type"] == "AWS::SNS::Subscription"}
+
+        both = made("both", mail, queue)
+        assert both == made("turned", queue, mail)
+        assert made("one", queue).items() <= both.items()
+        assert sorted((each["Properties"]["Protocol"], each["Properties"]["Endpoint"]) for each in both.values()) == [
+            ("email", "ops@example.com"), ("sqs", "arn:aws:sqs:us-east-2:111122223333:alarms"),
+        ]  # fmt: skip
+
+
+class TestContainerInsights:
+    def test_every_log_group_of_the_agent_is_there_before_it(self, stack: Template) -> None:
+        (agent,) = [found for found in stack["Resources"].values() if found["Type"] == ADDON]
+        groups = ids(stack, GROUP)
+
+        kinds = ("application", "dataplane", "host", "performance", "prometheus")
+        assert set(groups) == {f"/aws/containerinsights/tandem-{HOME}/{kind}" for kind in kinds}
+        assert set(groups.values()) <= set(agent["DependsOn"])
+
+    def test_its_logs_are_encrypted_and_forgotten(self, stack: Template) -> None:
+        (key,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::KMS::Key"]
+
+        kept = {(each["RetentionInDays"], str(each["KmsKeyId"])) for each in resources(stack, GROUP)}
+        assert kept == {(90, str({"Fn::GetAtt": [key, "Arn"]}))}
+
+    def test_logs_may_use_the_key_for_these_groups_only(self, stack: Template) -> None:
+        users = {
+            statement["Principal"].get("Service"): statement
+            for statement in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+        }
+
+        group = f"arn:aws:logs:us-east-2:111122223333:log-group:/aws/containerinsights/tandem-{HOME}/*"
+        bound = users["logs.us-east-2.amazonaws.com"]["Condition"]
+        assert bound == {"ArnLike": {"kms:EncryptionContext:aws:logs:arn": group}}
+
+    def test_the_agent_is_told_what_is_said_of_it(self, stack: Template) -> None:
+        told = json.loads(one(stack, ADDON)["ConfigurationValues"])
+
+        assert told == addon_configuration(environment(HOME))
+
+    def test_the_agent_has_its_role_by_pod_identity(self, stack: Template) -> None:
+        (association,) = one(stack, ADDON)["PodIdentityAssociations"]
+        (role,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::IAM::Role"]
+
+        assert association == {"RoleArn": {"Fn::GetAtt": [role, "Arn"]}, "ServiceAccount": "cloudwatch-agent"}
+
+    def test_the_agent_writes_its_own_logs_and_nothing_else(self, stack: Template) -> None:
+        role = one(stack, "AWS::IAM::Role")
+        (policy,) = role["Policies"]
+        write, look = policy["PolicyDocument"]["Statement"]
+
+        assert "ManagedPolicyArns" not in role
+        assert look["Action"] == ["ec2:DescribeTags", "ec2:DescribeVolumes"]
+        assert {action.partition(":")[0] for action in write["Action"]} == {"logs"}
+        assert {arn.partition("log-group:")[2].partition(":")[0] for arn in write["Resource"]} == set(ids(stack, GROUP))
+
+    def test_the_agents_role_trusts_the_agents_namespace(self, stack: Template) -> None:
+        (trust,) = one(stack, "AWS::IAM::Role")["AssumeRolePolicyDocument"]["Statement"]
+
+        assert trust["Condition"]["StringLike"] == {"aws:RequestTag/kubernetes-namespace": "amazon-cloudwatch"}
+
+    def test_accelerator_nodes_are_counted_in_the_performance_log(self, stack: Template) -> None:
+        (meant,) = filters(environment(HOME))
+        found = one(stack, FILTER)
+        (counted,) = found["MetricTransformations"]
+
+        assert (found["LogGroupName"], found["FilterPattern"]) == (
+            container_log_group(environment(HOME), "performance"), meant.pattern,
+        )  # fmt: skip
+        assert counted == {
+            "MetricName": meant.metric, "MetricNamespace": f"Tandem/{HOME}", "MetricValue": "1", "DefaultValue": 0,
+            "Unit": "Count",
+        }  # fmt: skip
+
+    def test_switched_off_it_leaves_dashboards_and_alarms(self, tmp_path: Path) -> None:
+        place = changed(environment(HOME), observability={"container_insights": False})
+        made = {found["Type"] for found in alone(place, tmp_path, hosted(place))["Resources"].values()}
+
+        assert made & {ADDON, GROUP, FILTER, "AWS::IAM::Role"} == set()
+        assert {DASHBOARD, ALARM, COMPOSITE, "AWS::SNS::Topic"} <= made
+
+
+def wide(variants: int) -> Experiment:
+    """The post's experiment with so many variants, every name as long as the rules let it be."""
+    post = next(found for found in hosted(environment(HOME)) if found.name == "post")
+    update = {"name": "e" * 50, "variants": tuple(
+        post.variants[1].model_copy(update={"name": f"{index:03}-" + "v" * 42, "num_speculative_tokens": 1 + index})
+        for index in range(variants)
+    )}  # fmt: skip
+    return post.model_copy(update=update)
+
+
+class TestLimits:
+    def test_a_hundred_variants_fit_a_template(self, tmp_path: Path) -> None:
+        place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
+
+        made = alone(place, tmp_path, [wide(100)])
+
+        assert len(made["Resources"]) <= MOST_RESOURCES
+        assert len(json.dumps(made)) < 1_000_000  # CloudFormation user guide, quotas
+
+    def test_more_alarms_than_a_template_takes_are_refused_in_plain_words(self, tmp_path: Path) -> None:
+        place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
+
+        with pytest.raises(RefusedError, match=r"alarms; a template takes 500\. Host fewer variants"):
+            alone(place, tmp_path, [wide(200)])
+
+
+def test_an_agents_version_is_the_data_files(stacks: Templates) -> None:
+    minor = inputs().catalogue.kubernetes.minors[environment(HOME).cluster.kubernetes]
+    said = minor.addons.get("amazon-cloudwatch-observability")
+    found = one(stacks[f"{HOME}-Observability"], ADDON)
+
+    assert found.get("AddonVersion") == (said.value if said else None)
