@@ -79,13 +79,13 @@ _ROWS = (
         metric="goodput_per_s",
         name="Goodput",
         says="Requests per second that succeeded within every stated limit, one value a turn. Empty where the run was "
-        "given no limits.",
+        "given no limits; how far beyond them the others were is not in it.",
     ),
     _Row(
         metric="acceptance_length",
         name="Acceptance length",
-        says="Tokens that one speculative step commits, the target's own included; one value a turn. Only arms that "
-        "speculate have it, and only on runtimes that count it.",
+        says="Tokens that one speculative step commits, the target's own included; one value a turn, where the "
+        "runtime counts it. A longer step is no faster one by itself: TPOT says whether it pays.",
         ratio=False,
         speculating=True,
     ),
@@ -99,7 +99,8 @@ _ROWS = (
     _Row(
         metric="prompt_tokens",
         name="Prompt tokens",
-        says="As the server counts, template included. Both arms must lie on one line: they were asked the same.",
+        says="As the server counts, template included. Both arms must lie on one line: they were asked the same. "
+        "It says nothing of what a client sent beside the prompt.",
         ratio=False,
     ),
     _Row(

@@ -20,7 +20,8 @@ CHARACTERS_PER_COLUMN = 8
 ROW_PX = 48
 LINE_PX = 21
 PADDING_PX = 24
-TALLEST = 9  # rows of a text; longer ones scroll
+TABLE_LINES = 1.75  # lines that a row of a table is as high as
+TALLEST = 12  # rows of a text; longer ones scroll
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +43,10 @@ def text(markdown: str, width: int = COLUMNS) -> Text:
 def rows_of(markdown: str, width: int) -> int:
     """Return how many rows a text of `width` columns takes."""
     room = max(1, width * CHARACTERS_PER_COLUMN)
-    lines = sum(max(1, math.ceil(len(line) / room)) for line in markdown.splitlines() or [""])
+    lines = sum(
+        TABLE_LINES if line.startswith("|") else max(1, math.ceil(len(line) / room))
+        for line in markdown.splitlines() or [""]
+    )
     return min(TALLEST, max(1, math.ceil((lines * LINE_PX + PADDING_PX) / ROW_PX)))
 
 

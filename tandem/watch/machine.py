@@ -91,8 +91,8 @@ def _head(environment: Environment) -> Text:
         f"## The machine under {environment.name}\n"
         f"EKS cluster `{names.cluster(environment)}`, {environment.capacity.instance_type} in "
         f"{environment.capacity.zone}. Nodes and readiness come from `{CONTAINER_INSIGHTS}`, the servers' own figures "
-        f"from `{VLLM_SCRAPE}`, each once a minute and only while a node runs: no node, no line. One color is one arm, "
-        "as on the dashboards of the experiments. What to do when something is wrong: docs/runbook.md."
+        f"from `{VLLM_SCRAPE}`, each once a minute: a node's line ends with the node, a server's with its pod. One "
+        "color is one arm, as on the experiments' dashboards. What to do when something is wrong: docs/runbook.md."
     )
 
 

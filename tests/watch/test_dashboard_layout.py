@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hosted import ENVIRONMENTS, drawn
 
-from tandem.watch.layout import COLUMNS, Box, boxes, caption, faults_of, rows_of, text
+from tandem.watch.layout import COLUMNS, TALLEST, Box, boxes, caption, faults_of, rows_of, text
 from tandem.watch.widget import Dashboard, Graph, Line, Text
 
 EVERY = [(environment, part) for environment in ENVIRONMENTS for part in drawn(environment)]
@@ -79,8 +79,14 @@ def test_a_text_is_as_high_as_what_it_says() -> None:
     assert len(set(heights)) > 2
 
 
+def test_a_table_is_given_more_room_than_as_many_lines() -> None:
+    rows = ["one | two"] * 10
+
+    assert text("\n".join(f"| {row} |" for row in rows)).height > text("\n".join(rows)).height
+
+
 def test_a_text_without_end_scrolls_and_does_not_push_the_graphs_away() -> None:
-    assert text("word " * 10_000).height == 9
+    assert text("word " * 10_000).height == TALLEST
 
 
 @pytest.mark.parametrize(
