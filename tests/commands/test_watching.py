@@ -1,15 +1,19 @@
-"""What is watched is what is hosted, with the traffic of its suites."""
+"""What is watched is what is hosted, with the traffic of its suites; what it costs is told, and held to a limit."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tandem.bench.suites.suite import load as suite
+from tandem.cli import main
+from tandem.commands.inputs import Selection, legal
 from tandem.commands.watching import scope
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.faults import SpecError
 from tandem.spec.load import load
 
 ROOT = Path(__file__).parent.parent.parent
@@ -44,3 +48,102 @@ def test_concurrencies_of_several_suites_stand_once_and_ascend(
     hosting: tuple[Environment, list[Experiment]],
 ) -> None:
     assert scope(*hosting).experiments[0].traffic.concurrencies == (1, 4)
+
+
+POST, LIMIT = "post-us-east-2", "observability.monthly_limit_usd"
+
+
+def folders(specs: Path) -> list[str]:
+    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
+
+
+def edit(specs: Path, file: str, old: str, new: str) -> None:
+    path = specs / file
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def limited(specs: Path, usd: str) -> None:
+    edit(specs, f"environments/{POST}.yaml", "monthly_limit_usd: 300", f"monthly_limit_usd: {usd}")
+
+
+def test_check_says_what_watching_costs_and_of_what_it_consists(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", POST, *folders(specs)])
+
+    out = capsys.readouterr().out
+    assert f"{POST}: watching costs at most" in out
+    assert "(limit 300)" in out
+    assert all(part in out for part in ("metrics of the bench", "dashboards", "alarms", "logs taken in"))
+
+
+def test_check_marks_prices_that_nobody_verified(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", POST, *folders(specs)])
+
+    lines = capsys.readouterr().out.splitlines()
+    (bench,) = [line for line in lines if "metrics of the bench" in line]
+    (key,) = [line for line in lines if "key of logs" in line]
+    assert ("?" in bench, "?" in key) == (True, False)
+    assert any("price not verified" in line for line in lines)
+
+
+def test_check_says_it_to_programs_too(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["check", "--json", POST, *folders(specs)])
+
+    said = json.loads(capsys.readouterr().out)["watching"][POST]
+    assert said["limit_usd"] == 300
+    assert said["usd"] == pytest.approx(sum(part["usd"] for part in said["parts"]), abs=0.01)
+    assert {part["verified"] for part in said["parts"]} == {True, False}
+
+
+def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limited(specs, "100")
+
+    code = main(["check", POST, *folders(specs)])
+
+    error, allowed, change, *_ = capsys.readouterr().err.splitlines()
+    written = (specs / f"environments/{POST}.yaml").read_text().splitlines()
+    line = next(number for number, each in enumerate(written, start=1) if "monthly_limit_usd" in each)
+    assert code == 2
+    assert error.endswith(f"{POST}.yaml:{line}: {LIMIT}: got 100")
+    assert "what watching may cost in a month" in allowed
+    assert "raise it, or declare fewer variants" in change
+    assert "metrics of the bench" in change
+
+
+def test_what_builds_refuses_it_as_well(specs: Path) -> None:
+    limited(specs, "100")
+
+    with pytest.raises(SpecError) as refused:
+        legal(Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,)))
+
+    assert [fault.path for fault in refused.value.faults] == [LIMIT]
+
+
+def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    windows = ", ".join(map(str, range(2, 65)))
+    edit(specs, "experiments/dev.yaml", "max_prompt_tokens: 384", "max_prompt_tokens: 300")
+    edit(
+        specs, "experiments/dev.yaml", "schedule: interleaved",
+        "schedule: interleaved\nsweep: {prefix: many, mode: fused, drafts: [Qwen/Qwen3-0.6B, Qwen/Qwen3-1.7B], "
+        f"num_speculative_tokens: [{windows}]}}",
+    )  # fmt: skip
+
+    code = main(["check", "dev-trn2-3xlarge", *folders(specs)])
+
+    error = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("error"))
+    assert code == 2
+    assert error.endswith(f"dev-trn2-3xlarge.yaml: {LIMIT}: got 150")
+
+
+def test_what_is_refused_otherwise_has_no_cost(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(specs, "experiments/post.yaml", "target: Qwen/Qwen3-32B", "target: Qwen/Qwen3-0.6B")
+
+    main(["check", POST, *folders(specs)])
+
+    assert "watching costs" not in capsys.readouterr().out

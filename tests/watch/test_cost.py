@@ -1,0 +1,278 @@
+"""What watching costs: against a case worked by hand, what a run really published, and each thing it must grow with."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hosted import ENVIRONMENTS, ROOT, asking, changed, watched
+from recorded import events, sample
+
+from tandem.bench import points
+from tandem.metrics import ALL_LOADS, CATALOGUE, CONTAINER_INSIGHTS, published
+from tandem.spec.catalogue import catalogue
+from tandem.spec.platform import WatchPrices
+from tandem.watch import cost as costing
+from tandem.watch.alarms import alarms
+from tandem.watch.cost import HOURS_OF_A_MONTH, Cost, bench_series, cost, fleet_hours
+from tandem.watch.scope import Scope, Traffic
+from tandem.watch.widget import Line
+
+POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
+REAL_RUN = ROOT / "tests" / "benchmarks" / "real_run" / "ngram"
+PRICES = catalogue().watch_prices
+
+
+def priced(**usd: float) -> WatchPrices:
+    """Return made-up prices: those given, everything else for nothing."""
+    figures = {name: getattr(PRICES, name) for name in WatchPrices.model_fields if name not in {"region", "sources"}}
+    free = {name for name in figures if name.startswith("free_")}
+    return PRICES.model_copy(
+        update={
+            name: figure.model_copy(update={"value": usd.get(name, figure.value if name in free else 0.0)})
+            for name, figure in figures.items()
+        }
+    )
+
+
+def amounts(found: Cost) -> dict[str, float]:
+    """Return the amount of each part, by its name."""
+    return {part.name: part.amount for part in found.parts}
+
+
+def with_traffic(scope: Scope, **changes: Any) -> Scope:
+    """Return a scope whose experiments ask something else."""
+    return replace(
+        scope,
+        experiments=tuple(replace(each, traffic=replace(each.traffic, **changes)) for each in scope.experiments),
+    )
+
+
+def variants(count: int) -> Scope:
+    """Return the post's experiment with a baseline and so many drafts that it has `count` variants."""
+    drafted = [
+        {"name": f"k{number}", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": number % 64 + 1}
+        for number in range(1, count)
+    ]
+    return asking(POST, "post", variants=[{"name": "base", "mode": "none"}, *drafted])
+
+
+# worked by hand
+
+
+def test_a_case_worked_by_hand() -> None:
+    """`dev` has one arm with a draft and one without, six classes, one concurrency; 200 USD buy 100 hours at 2."""
+    scope = changed(DEV, capacity={"usd_per_hour": 2.0}, guard={"budget_usd": 200})
+    share = 100 / 730
+
+    found = cost(scope)
+
+    assert len(published()) == 14
+    assert amounts(found) == pytest.approx(
+        {
+            # 13 figures with a draft, 12 without, in 6 classes + all; 4 and 3 more of all loads
+            "metrics of the bench": (13 * 7 + 4 + 12 * 7 + 3) * share,
+            # 24 + 2 nodes x 8 + 3 namespaces x 7 + 5 services x 7 + 12 workloads x 9; a node, a namespace, 2 servers
+            "metrics of Container Insights": 204 + (8 + 7 + 2 * 16) * share,
+            "metrics of the servers": 2 * 8 * share,
+            "metrics of the log-filter": 1,
+            "dashboards": 0,  # three small ones, and three are free
+            "alarms": amounts(found)["alarms"],
+            "composite alarms": amounts(found)["composite alarms"],
+            # 2 nodes the whole month, one of 100 hours, at 6 MB; 2 servers at 4 MB
+            "logs taken in": ((2 * 730 + 100) * 6 + 2 * 100 * 4) / 1000,
+            "logs kept": ((2 * 730 + 100) * 6 + 2 * 100 * 4) / 1000,  # 30 days
+            "requests of the publisher": 182 * 60 * 100 / 100 / 1000,
+            "key of logs and alarms": 1,
+        }
+    )
+
+
+def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> None:
+    found, made = amounts(cost(watched(POST))), alarms(watched(POST))
+    read = [
+        len({line for line in alarm.lines if isinstance(line, Line)})
+        for alarm in (*made.alarms, *([made.parked] if made.parked else []))
+    ]
+
+    assert max(read) > 1
+    assert found["alarms"] == sum(read)
+    assert found["composite alarms"] == len(made.composites)
+
+
+def test_each_part_is_its_amount_at_its_price() -> None:
+    found = cost(watched(POST), priced(metric_month=2.0, key_month=7.0))
+
+    assert found.usd == pytest.approx(2 * sum(part.amount for part in found.parts if part.price == "metric_month") + 7)
+
+
+def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
+    (part,) = [part for part in cost(watched(POST)).parts if part.name == "dashboards"]
+
+    assert (part.amount, part.usd) == (2, 6.0)  # four, of which two name more than 50 metrics
+
+
+# against what was recorded and really published
+
+
+def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
+    """A real run of two arms; without limits there is no goodput, and only who publishes knows what he did not."""
+    found = defaultdict(set)
+    for one in points.rounds(REAL_RUN):
+        for row in one.rows:
+            found[row.arm].add((row.class_, row.concurrency, row.all_loads, row.metric))
+    cells = {row[:2] for rows in found.values() for row in rows if not row[2]}
+    classes = {class_ for class_, _ in cells} - {"all"}
+    traffic = Traffic(suites={"real": tuple(classes)}, concurrencies=tuple({load for _, load in cells if load}))
+    (watching,) = asking(POST, "post").experiments
+
+    counted = bench_series(replace(watching, traffic=traffic))
+
+    not_sent = len(found) * (len(cells) + 1)  # goodput_per_s in each cell, unpublished_rounds once
+    assert counted == sum(map(len, found.values())) + not_sent
+
+
+def test_figures_of_all_loads_are_published_ones() -> None:
+    assert all(CATALOGUE[name].published for name in ALL_LOADS)
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "counted"),
+    [
+        ({"NodeName", "InstanceId", "ClusterName"}, costing.PER_NODE),
+        ({"ClusterName"}, costing.PER_CLUSTER),
+        ({"Namespace", "ClusterName"}, costing.PER_NAMESPACE),
+        ({"Service", "Namespace", "ClusterName"}, costing.PER_SERVICE),
+        ({"PodName", "Namespace", "ClusterName"}, costing.PER_WORKLOAD),
+    ],
+    ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else "",
+)
+def test_the_series_of_container_insights_are_those_recorded(dimensions: set[str], counted: int) -> None:
+    recorded = [
+        metric["Name"]
+        for event in sample(CONTAINER_INSIGHTS)["events"]
+        for block in event.get("CloudWatchMetrics", ())
+        for named in block["Dimensions"]
+        if set(named) == dimensions
+        for metric in block["Metrics"]
+    ]
+
+    assert len(recorded) == len(set(recorded)) == counted
+    assert events(CONTAINER_INSIGHTS, "Node")
+
+
+# grows
+
+
+BASE = asking(POST, "post")
+GROWN = {
+    "variants": variants(3),
+    "classes": with_traffic(BASE, suites={"real": tuple(f"class-{number}" for number in range(30))}),
+    "concurrencies": with_traffic(BASE, concurrencies=(1, 4, 16)),
+    "experiments": replace(BASE, experiments=(*BASE.experiments, *asking(POST, "post-drafts-windows").experiments)),
+    "budget": replace(BASE, environment=changed(POST, guard={"budget_usd": 4000}).environment),
+    "system nodes": replace(BASE, environment=changed(POST, cluster={"system_nodes": {"count": 4}}).environment),
+    "retention": replace(
+        BASE, environment=BASE.environment.model_copy(update={"log_retention_days": 365})
+    ),
+    "reference": replace(
+        BASE,
+        environment=changed(
+            POST,
+            observability={
+                "reference": {
+                    "run": "20261121T101500Z-0123abcd",
+                    "values": [
+                        {
+                            "experiment": "post", "variant": "qwen-vllm", "prompt_class": "json", "concurrency": 4,
+                            "tpot_ms": 45.0,
+                        }
+                    ],
+                }
+            },
+        ).environment,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", GROWN)
+def test_it_grows_with(what: str) -> None:
+    assert cost(GROWN[what]).usd > cost(BASE).usd
+
+
+@pytest.mark.parametrize("name", [name for name in WatchPrices.model_fields if PRICES.sources and name.endswith(
+    ("month", "ingested", "stored", "thousand")
+)])  # fmt: skip
+def test_it_grows_with_every_price(name: str) -> None:
+    assert cost(watched(POST), priced(**{name: 1.0})).usd > 0
+
+
+def test_a_published_metric_more_costs_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = cost(BASE).usd
+    monkeypatch.setattr(costing, "published", lambda: (*published(), replace(CATALOGUE["ttft_ms"], name="new_ms")))
+
+    assert cost(BASE).usd > before
+
+
+def test_without_container_insights_neither_it_nor_its_logs_cost() -> None:
+    blind = cost(changed(POST, observability={"container_insights": False}))
+
+    assert not {part.name for part in blind.parts} & {
+        "metrics of Container Insights", "metrics of the servers", "metrics of the log-filter", "logs taken in",
+        "logs kept",
+    }  # fmt: skip
+    assert blind.usd < cost(watched(POST)).usd
+
+
+# hours
+
+
+@pytest.mark.parametrize(
+    ("usd_per_hour", "budget_usd", "nodes", "hours"),
+    [(10, 1000, 1, 100), (10, 1000, 4, 25), (10, 1_000_000, 1, 730), (0, 10, 1, 730), (5000, 10, 1, 1)],
+)
+def test_the_fleet_lives_as_long_as_the_budget_buys(
+    usd_per_hour: float, budget_usd: float, nodes: int, hours: float
+) -> None:
+    scope = changed(POST, capacity={"usd_per_hour": usd_per_hour, "nodes": nodes}, guard={"budget_usd": budget_usd})
+
+    assert fleet_hours(scope.environment) == hours
+
+
+def test_a_whole_month_is_what_a_fleet_costs_that_always_lives() -> None:
+    always = changed(POST, guard={"budget_usd": 9_000_000})
+
+    assert cost(watched(POST)).whole_month_usd == pytest.approx(cost(always).usd)
+    assert cost(always).hours == HOURS_OF_A_MONTH
+
+
+# limits and prices
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_a_committed_environment_stays_below_its_limit(environment: str) -> None:
+    scope = watched(environment)
+
+    assert cost(scope).usd <= scope.environment.observability.monthly_limit_usd
+
+
+def test_130_variants_cost_more_than_the_limit_that_nobody_wrote() -> None:
+    scope = variants(130)
+
+    assert len(scope.experiments[0].experiment.all_variants()) == 130
+    assert cost(scope).usd > type(scope.environment.observability)().monthly_limit_usd
+
+
+def test_an_unverified_price_is_named() -> None:
+    found = cost(watched(POST))
+
+    assert "metrics of the bench" in found.unverified
+    assert "key of logs and alarms" not in found.unverified
+
+
+def test_nothing_is_named_where_every_price_was_read_in_awss_own_text() -> None:
+    read = {key: source.model_copy(update={"verified": True}) for key, source in PRICES.sources.items()}
+
+    assert cost(watched(POST), PRICES.model_copy(update={"sources": read})).unverified == ()
