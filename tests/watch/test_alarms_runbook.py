@@ -1,0 +1,176 @@
+"""The runbook: a section for every alarm, and commands that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from functools import cache
+
+import botocore.session
+import pytest
+from alarmed import DRAFTING, EXPERIMENT, REFERENCE, ROOT, watched
+from botocore import xform_name
+
+from charts import manifest, pod, storage
+from tandem import cli
+from tandem.spec import names
+from tandem.spec.environment import Observability
+from tandem.watch.alarms import alarms
+
+RUNBOOK = ROOT / "docs" / "runbook.md"
+SCOPE = watched(only=["post"], reference=REFERENCE)
+ENVIRONMENT = SCOPE.environment
+ALARMS = [alarms(watched()), alarms(SCOPE)]
+FLOOR = alarms(watched(only=["post"], reference=None))
+CALLED = "when-you-are-called"
+VARIABLES = {
+    "ENV": ENVIRONMENT.name, "REGION": ENVIRONMENT.region, "EXPERIMENT": EXPERIMENT, "VARIANT": DRAFTING,
+}  # fmt: skip
+# what the AWS CLI adds to the services' own operations
+OWN = {("eks", "update-kubeconfig"): {"name"}, ("logs", "tail"): {"since", "filter-pattern"}}
+EVERYWHERE = {"query", "output", "region", "max-items"}
+
+
+def filled(text: str) -> str:
+    """The text as a shell would have it: the variables put in, `$(...)` left alone."""
+    return re.sub(r"\$([A-Z]+)", lambda found: VARIABLES[found[1]], text)
+
+
+def anchor(heading: str) -> str:
+    """As GitHub makes it."""
+    return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def sections(text: str) -> dict[str, str]:
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return {anchor(heading): body for heading, body in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+TEXT = RUNBOOK.read_text()
+SECTIONS = sections(TEXT)
+BLOCKS = re.findall(r"^```\n(.*?)^```", TEXT, flags=re.DOTALL | re.MULTILINE)
+SPELT = re.findall(r"`([^`\n]+)`", TEXT)
+LINES = [*(line for block in BLOCKS for line in block.splitlines()), *SPELT]
+
+
+def commands(program: str) -> list[str]:
+    return sorted({line for line in LINES if line.startswith(f"{program} ")})
+
+
+def wanted() -> set[str]:
+    found = {CALLED}
+    for each in (*ALARMS, FLOOR):
+        assert each.parked
+        found |= {one.anchor for one in (*each.alarms, *each.composites, each.parked)}
+    return found
+
+
+def test_every_alarm_has_a_section_and_every_section_an_alarm():
+    assert set(SECTIONS) == wanted()
+
+
+@pytest.mark.parametrize("section", sorted(wanted() - {CALLED, "parked"}))
+def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section):
+    body = SECTIONS[section]
+
+    assert "\n```\n" in body or "Look as for" in body
+    assert "| likely cause, the likeliest first |" in body
+    assert re.search(r"^False when: ", body, flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("cause", ["has no manifest", "artifact ..., deployment", "7 of 8", "FailedMount", "admit"])
+def test_the_three_causes_of_a_server_that_is_not_ready_are_told_apart(cause):
+    assert cause in SECTIONS["not-ready"] + SECTIONS["not-started"]
+
+
+@pytest.mark.parametrize("line", commands("tandem"))
+def test_a_command_of_tandem_is_one(line):
+    words = shlex.split(filled(line), comments=True)[1:]
+
+    options = cli._parser().parse_args(words)
+
+    assert options.command == words[0]
+
+
+@cache
+def model(service: str):
+    return botocore.session.Session().get_service_model(service)
+
+
+@pytest.mark.parametrize("line", commands("aws"))
+def test_a_command_of_aws_names_an_operation_and_its_parameters(line):
+    service, operation, *rest = shlex.split(filled(line).replace("$(", "(").replace("\\$", "$"), comments=True)[1:]
+    flags = {word[2:] for word in rest if word.startswith("--")}
+    if (service, operation) in OWN:
+        assert flags <= OWN[service, operation] | EVERYWHERE
+        return
+
+    known = {xform_name(name, "-"): name for name in model(service).operation_names}
+    assert operation in known
+    shape = model(service).operation_model(known[operation]).input_shape
+    members = {xform_name(name, "-"): member for name, member in shape.members.items()}
+    members |= {f"no-{name}": member for name, member in members.items() if member.type_name == "boolean"}
+    assert flags <= set(members) | EVERYWHERE
+    if rest:  # else it is merely spoken of
+        needed = {xform_name(name, "-") for name in shape.required_members}
+        assert needed <= {flag.removeprefix("no-") for flag in flags}
+
+
+@pytest.mark.parametrize("line", commands("kubectl"))
+def test_a_command_of_kubectl_names_what_is_rendered(line):
+    text = filled(line)
+    containers = re.findall(r" -c ([\w-]+)", text)
+    labels = re.findall(r" -l ([\w./-]+)=", text)
+    deployments = re.findall(r"deploy[/ ]([\w-]+)", text)
+
+    assert set(containers) <= {pod.SERVER, pod.ADMIT, "s3-plugin"}
+    assert set(labels) <= {manifest.NAME, *manifest.PART_OF, "node.kubernetes.io/instance-type"}
+    assert set(deployments) <= {DRAFTING}
+    assert set(re.findall(r" -n (tandem-[\w-]+)", text)) <= {names.namespace(SCOPE.experiments[0].experiment)}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        names.cluster(ENVIRONMENT),
+        names.node_group(ENVIRONMENT),
+        names.bench_namespace(ENVIRONMENT),
+        names.container_log_group(ENVIRONMENT, "application"),
+        names.container_log_group(ENVIRONMENT, "performance"),
+        names.namespace(SCOPE.experiments[0].experiment),
+        names.raise_label(SCOPE.experiments[0].experiment.variants[1]),
+        *((ALARMS[0].parked and [ALARMS[0].parked.name]) or []),
+        *(composite.name for composite in ALARMS[0].composites if composite.name.endswith("-serving")),
+        names.SERVE_ACCOUNT,
+        names.BENCH_ACCOUNT,
+    ],
+)
+def test_a_name_is_the_one_that_is_made(name):
+    assert name in filled(TEXT.replace("$(", "(").replace("\\$", "").replace("$ENV-notify-KIND", ""))
+
+
+def test_every_kind_of_composite_is_named():
+    kinds = {composite.name.split("-notify-")[1] for each in ALARMS for composite in each.composites}
+
+    assert all(f"`{kind}`" in SECTIONS[CALLED] for kind in kinds)
+    assert kinds == {"serving", "starting", "requests", "drafting", "latency", "publishing"}
+
+
+def test_a_setting_is_one_of_the_environments():
+    named = set(re.findall(r"`observability\.(\w+)`", TEXT))
+
+    assert named <= set(Observability.model_fields)
+    assert {"not_ready_minutes", "failed_percent", "regression_percent", "reference"} <= named
+
+
+@pytest.mark.parametrize(("file", "heading"), sorted(set(re.findall(r"\]\(([\w./-]*)#?([\w-]*)\)", TEXT))))
+def test_a_link_leads_somewhere(file, heading):
+    text = (RUNBOOK.parent / file).read_text() if file else TEXT
+    headings = {anchor(found) for found in re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)}
+
+    assert not heading or heading in headings
+
+
+def test_the_volumes_driver_is_the_one_that_is_rendered():
+    assert storage.DRIVER == "s3.csi.aws.com"  # its DaemonSet is s3-csi-node
+    assert "ds/s3-csi-node" in TEXT
