@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
-from tandem.rules.naming import TAKEN_FOLDERS
+from tandem.rules.naming import TAKEN_NAMES
 from tandem.spec.faults import Fault, SpecError
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")  # short enough for every name made from it
@@ -51,13 +51,13 @@ def _exists(path: Path) -> Fault:
 
 
 def _bad_name(name: str) -> list[Fault]:
-    if NAME.fullmatch(name) and name not in TAKEN_FOLDERS:
+    if NAME.fullmatch(name) and name not in TAKEN_NAMES:
         return []
     return [
         Fault(
             file=f"{name}.yaml", path="", got=repr(name),
             allowed="lower-case letters, digits and dashes, starting with a letter, ending with none, at most 30; "
-            f"not {', '.join(sorted(TAKEN_FOLDERS))}",
+            f"not {', '.join(sorted(TAKEN_NAMES))}",
             change="choose another name",
         )
     ]  # fmt: skip

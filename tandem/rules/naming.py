@@ -14,7 +14,8 @@ from tandem.spec.names import LimitedName, environment_names, experiment_names
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
-TAKEN_FOLDERS = frozenset({"gitops"})  # holds the GitOps tool's own objects beside the experiments' folders
+# beside the experiments' own: the folder of the GitOps tool's objects, and the environment's dashboards
+TAKEN_NAMES = frozenset({"gitops", "machine", "money"})
 RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
 RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
@@ -44,9 +45,10 @@ def _experiment(trial: Trial) -> Iterable[Finding]:
 
 
 def _free(trial: Trial) -> Iterable[Finding]:
-    if trial.experiment.name in TAKEN_FOLDERS:
+    if trial.experiment.name in TAKEN_NAMES:
         yield Finding(
-            path="name", got=repr(trial.experiment.name), allowed="a name no folder of manifests/<environment>/ has",
+            path="name", got=repr(trial.experiment.name),
+            allowed="a name that no folder of manifests/<environment>/ and no dashboard of an environment has",
             change="rename the file",
         )  # fmt: skip
 
@@ -98,8 +100,9 @@ RULES: tuple[Rule[Any], ...] = (
     ),
     Rule(
         id="experiment-folder", of=Trial, severity="refusal", find=_free,
-        sentence="an experiment's folder of manifests is its own",
-        source="charts/tree.py: manifests/<environment>/gitops", date=date(2026, 11, 21),
+        sentence="an experiment's folder of manifests and its dashboard are its own",
+        source="charts/tree.py: manifests/<environment>/gitops; tandem/watch: dashboards machine and money",
+        date=date(2026, 11, 21),
     ),
     Rule(
         id="bucket-name", of=Stamp, severity="refusal", find=_bucket,
