@@ -27,7 +27,7 @@ VARIABLES = {
     "ENV": ENVIRONMENT.name, "REGION": ENVIRONMENT.region, "EXPERIMENT": EXPERIMENT, "VARIANT": DRAFTING,
 }  # fmt: skip
 # what the AWS CLI adds to the services' own operations
-OWN = {("eks", "update-kubeconfig"): {"name"}, ("logs", "tail"): {"since", "filter-pattern"}}
+OWN = {("eks", "update-kubeconfig"): {"name"}}
 EVERYWHERE = {"query", "output", "region", "max-items"}
 
 
