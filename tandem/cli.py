@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tandem.commands import bench, twin
+from tandem.commands import bench, dashboard, twin
 from tandem.commands.artifacts import add_verbs, artifacts
 from tandem.commands.check import check
 from tandem.commands.images import images
@@ -61,6 +61,7 @@ def _run(options: argparse.Namespace) -> Exit:
         "artifacts": lambda: artifacts(chosen, options),
         "images": lambda: images(chosen, resolve=options.resolve),
         "bench": lambda: bench.bench(chosen, options),
+        "dashboard": lambda: dashboard.dashboard(chosen, options),
         "twin": lambda: twin.twin(chosen, options),
         "show": lambda: show(chosen),
     }
@@ -91,6 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     add_verbs(stored, shared)
     measure = commands.add_parser("bench", help="measure servers, and read again what was measured", epilog=EPILOG)
     bench.add_verbs(measure, shared)
+    does = "draw what CloudWatch would show of a run, as one page that needs no AWS"
+    dashboard.add_flags(commands.add_parser("dashboard", help=does, description=does, epilog=EPILOG, parents=[shared]))
     does = "start the servers of an experiment as twins, without an accelerator"
     twin.add_flags(commands.add_parser("twin", help=does, description=does, epilog=EPILOG, parents=[shared]))
     new = commands.add_parser("new", help="write a commented starter of both files", epilog=EPILOG)

@@ -10,8 +10,8 @@ Invariant: a form is evaluated as the user guide states it ("Using math expressi
   is dropped. `IF(a * b > 0, a / b)` draws a ratio only where both have a point.
 - `SUM MIN MAX`: a number of one series, one series of an array.
 - `FILL(series, number | series | REPEAT)`, `RUNNING_SUM(series)`.
-- `SEARCH('...', 'statistic'[, period])`: tandem.watch.search. A period of its own must go into the widget's, which is
-  used: a widget that is looked at over a longer time has a longer one.
+- `SEARCH('...', 'statistic'[, period])`: tandem.watch.search. The period of who evaluates is used, as CloudWatch does
+  where a widget's period is overridden, whatever the SEARCH says.
 
 Refused, because Python's `ast` reads expressions: AND, OR, `^` as a power. A label may hold `${PROP('Dim.NAME')}`.
 """
@@ -60,20 +60,17 @@ def evaluate(
     return _results(_Widget(lines, series, range(start_s - start_s % period_s, end_s, period_s)), lines)
 
 
-def overall(
-    lines: Sequence[Line | Expression], series: Series, start_s: int, end_s: int, period_s: int
-) -> tuple[Result, ...]:
+def overall(lines: Sequence[Line | Expression], series: Series, start_s: int, end_s: int) -> tuple[Result, ...]:
     """Evaluate one widget with the whole time range as its one period, as CloudWatch's setPeriodToTimeRange does.
 
     Args:
-        lines, series, start_s, end_s: as of evaluate.
-        period_s: the range is made longer to whole periods of this.
+        lines, series: as of evaluate.
+        start_s, end_s: as of evaluate, and one after the other.
 
     Raises:
         ExpressionError: as evaluate.
     """
-    first, last = start_s - start_s % period_s, end_s + -end_s % period_s
-    return _results(_Widget(lines, series, range(first, last, last - first)), lines)
+    return _results(_Widget(lines, series, range(start_s, end_s, end_s - start_s)), lines)
 
 
 def _results(widget: _Widget, lines: Sequence[Line | Expression]) -> tuple[Result, ...]:

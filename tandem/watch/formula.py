@@ -15,7 +15,7 @@ from typing import Protocol
 
 from tandem.watch.drawn import Binary, Drawn, chosen, filled, finite, joined, pooled, repeated, running
 from tandem.watch.search import SearchError
-from tandem.watch.series import StatisticError
+from tandem.watch.series import MINUTE_S, StatisticError
 from tandem.watch.widget import Expression
 
 MOST_CHARACTERS = 2048  # GetMetricData, MetricDataQuery.Expression
@@ -221,11 +221,11 @@ class Formula:
 
     def _search(self, call: ast.Call) -> Value:
         words = [each.value if isinstance(each, ast.Constant) else None for each in self._arguments(call, 2, 3)]
-        query, statistic, period_s = (*words, 1)[:3]
+        query, statistic, period_s = (*words, MINUTE_S)[:3]
         if not isinstance(query, str) or not isinstance(statistic, str):
             raise self._fault("SEARCH takes a query and a statistic, both quoted", call)
-        if type(period_s) is not int or period_s < 1 or self._names.grid.step % period_s:
-            raise self._fault(f"the period of SEARCH does not go into the widget's {self._names.grid.step} s", call)
+        if type(period_s) is not int or period_s < 1 or period_s % MINUTE_S:
+            raise self._fault("the period of SEARCH is not of whole minutes", call)
         try:
             return self._names.search(query, statistic)
         except (SearchError, StatisticError) as error:

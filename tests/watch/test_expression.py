@@ -157,17 +157,9 @@ def test_the_whole_range_is_one_period() -> None:
     series = stored(a=[1, 2, 9], b=[2, 2, 2])
     lines = [line("a", statistic="p50"), line("b", statistic="p50"), Expression(text="a / b", label="x", id="e")]
 
-    (found,) = overall(lines, series, START, START + 180, 60)
+    (found,) = overall(lines, series, START, START + 180)
 
     assert found.points == ((START, 1.0),)
-
-
-def test_the_whole_range_is_made_longer_to_whole_periods() -> None:
-    text = "SUM(SEARCH('{Tandem/test,Of} a', 'Sum', 300))"
-
-    (found,) = overall([Expression(text=text, label="x", id="e")], stored(a=[1, 2, 9]), START, START + 180, 300)
-
-    assert [value for _, value in found.points] == [12.0]
 
 
 def test_the_end_is_not_part_of_what_is_read() -> None:
@@ -251,8 +243,8 @@ def test_the_order_of_dimensions_says_nothing() -> None:
         ("", "it cannot be read as an expression"),
         ("-" * 1500 + "a", "it is nested too deeply"),
         ("a" + "+ a" * 1000, "CloudWatch takes 2048"),
-        ("SEARCH('{Tandem}', 'p50', 7)", "does not go into the widget's 60 s"),
-        ("SEARCH('{Tandem}', 'p50', True)", "does not go into the widget's 60 s"),
+        ("SEARCH('{Tandem}', 'p50', 7)", "the period of SEARCH is not of whole minutes"),
+        ("SEARCH('{Tandem}', 'p50', True)", "the period of SEARCH is not of whole minutes"),
         ("SEARCH('{Tandem}')", "SEARCH takes 2 or 3 arguments"),
         ("SEARCH(a, 'p50')", "SEARCH takes a query and a statistic, both quoted"),
         ("SEARCH('{Tandem/test,Of}', 'median')", "median is no statistic"),

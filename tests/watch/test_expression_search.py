@@ -149,7 +149,7 @@ def test_a_sum_of_what_is_found_is_one_series() -> None:
     assert shown(f"SUM(SEARCH('{SCHEMA} MetricName=\"tpot_ms\"', 'Sum', 60))", "all") == [("all", 6)]
 
 
-def test_a_search_s_own_period_gives_way_to_a_longer_one_that_it_goes_into() -> None:
+def test_a_search_s_own_period_gives_way_to_that_of_who_evaluates() -> None:
     assert shown(f"SUM(SEARCH('{SCHEMA} MetricName=\"tpot_ms\"', 'Sum', 60))", "all", 300) == [("all", 6)]
 
 

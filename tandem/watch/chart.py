@@ -1,0 +1,103 @@
+"""The chart library: Vega, out of vl-convert, which carries it whole and asks no network.
+
+Invariant: one chart for all graphs of a page; its colors are CSS variables, so light, dark and paper need no second
+drawing. The same version gives the same bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import vl_convert
+
+# The wheel's documented snippet offers `vega`, which in 1.9.0.post1 is null: the module has no default export. The
+# path below is the name under which the wheel itself holds the module; tests/watch/test_chart.py draws with it.
+_SNIPPET = (
+    "import {{parse, View, changeset}} from '/npm/vega@{version}/+esm'; window.vega = {{parse, View, changeset}};"
+)
+_DASHES = [[1, 0], [5, 3], [1.5, 2.5], [8, 3, 2, 3]]
+_HUES = 6
+
+
+def library() -> str:
+    """Return Vega as one script of JavaScript, which sets `window.vega`."""
+    return str(vl_convert.javascript_bundle(_SNIPPET.format(version=vl_convert.get_vega_version())))
+
+
+def chart() -> dict[str, Any]:
+    """Return the Vega specification of a graph over time; its data sets are filled in by who draws.
+
+    Signals: `first` and `last`, the ends of the time axis in ms since 1970; `clock`, how it writes a time; `top`,
+    the end of the value axis, 0 for what the values need.
+    Data: `points` (at in ms since 1970, value or null for a break, hue, dash, line), `levels` (value, label),
+    `moments` (at, label), `cursor` (at).
+    """
+    return dict(vl_convert.vegalite_to_vega(_drawing()))
+
+
+def _drawing() -> dict[str, Any]:
+    """The chart in Vega-Lite: a faint line across gaps, a strong one between neighbors, a dot where a point is."""
+    ends = {"domainMin": {"expr": "first"}, "domainMax": {"expr": "last"}}
+    at = {"field": "at", "type": "temporal", "title": None, "scale": {"type": "utc", **ends}}
+    high = {"zero": True, "nice": True, "domainMax": {"expr": "top || null"}}
+    value = {"field": "value", "type": "quantitative", "title": None, "scale": high}
+    line = {
+        "x": at
+        | {"axis": {"grid": False, "labelOverlap": True, "tickCount": 6, "labelExpr": "utcFormat(datum.value, clock)"}},
+        "y": value | {"axis": {"tickCount": 5}},
+        "color": {
+            "field": "hue",
+            "type": "nominal",
+            "legend": None,
+            "scale": {"domain": list(range(_HUES)), "range": [f"var(--hue-{hue})" for hue in range(_HUES)]},
+        },
+        "detail": {"field": "line", "type": "nominal"},
+    }
+    dashed = line | {
+        "strokeDash": {
+            "field": "dash",
+            "type": "nominal",
+            "legend": None,
+            "scale": {"domain": list(range(len(_DASHES))), "range": _DASHES},
+        }
+    }
+    there = [{"filter": "isValid(datum.value)"}]
+    ruled = {"type": "rule", "color": "var(--muted)", "strokeDash": [4, 3]}
+    written = {"type": "text", "color": "var(--muted)", "fontSize": 11, "align": "left", "dx": 4, "dy": -5}
+    return {
+        "width": 400,
+        "height": 200,
+        "autosize": {"type": "fit", "contains": "padding"},
+        "background": None,
+        "padding": {"left": 0, "right": 6, "top": 8, "bottom": 0},
+        "params": [
+            {"name": "first", "value": 0}, {"name": "last", "value": 1}, {"name": "top", "value": 0},
+            {"name": "clock", "value": "%H:%M"},
+        ],
+        "data": {"name": "points", "values": []},
+        "layer": [
+            {"data": {"name": "cursor", "values": []}, "mark": {"type": "rule", "color": "var(--faint)"},
+             "encoding": {"x": at}},
+            {"transform": there, "mark": {"type": "line", "strokeWidth": 1, "opacity": 0.3}, "encoding": line},
+            {"mark": {"type": "line", "strokeWidth": 2, "invalid": "break-paths-show-domains", "strokeCap": "butt"},
+             "encoding": dashed},
+            {"transform": there, "mark": {"type": "circle", "size": 16, "opacity": 1}, "encoding": line},
+            {"data": {"name": "levels", "values": []}, "layer": [
+                {"mark": ruled, "encoding": {"y": value}},
+                {"mark": written | {"x": 0}, "encoding": {"y": value, "text": {"field": "label"}}}]},
+            {"data": {"name": "moments", "values": []}, "layer": [
+                {"mark": ruled, "encoding": {"x": at}},
+                {"mark": written | {"y": 0, "baseline": "top", "dy": 2},
+                 "encoding": {"x": at, "text": {"field": "label"}}}]},
+        ],
+        "config": {
+            "aria": False,
+            "font": "system-ui, sans-serif",
+            "view": {"stroke": None},
+            "axis": {
+                "labelColor": "var(--muted)", "labelFontSize": 11, "labelPadding": 6, "gridColor": "var(--grid)",
+                "domain": False, "ticks": False,
+            },
+            "axisX": {"domain": True, "domainColor": "var(--faint)", "ticks": True, "tickColor": "var(--faint)"},
+        },
+    }  # fmt: skip
