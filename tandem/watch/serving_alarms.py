@@ -9,6 +9,10 @@ which a container is on a node has a count of restarts, one that waits for a nod
 Service without a ready pod is not counted at all. So `not-ready` is a server whose pod runs and does not come up
 (artifact, model, a slow start), and `not-started` one whose pod runs nothing while a sibling's does (claim, mount).
 Which of these it is, no metric says: docs/runbook.md does.
+
+What is not counted may never have been sent. The user guide says that arithmetic takes a missing value for 0, and not
+whether it does so of a metric without any: so each of these is filled, and stands in a difference all the same. A
+filled newest minute, which has no value yet, is one of many that must breach.
 """
 
 from __future__ import annotations
@@ -154,8 +158,9 @@ def _not_ready(environment: Environment, experiment: Experiment, variant: Varian
         (
             _pod(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
             _service(environment, experiment, variant).line(READY, "Maximum", id_="ready"),
-            # what is not counted has no point, and in a difference that counts as 0
-            Expression(text="(restarts >= 0) - (restarts >= 0) * (ready > 0)", label="pods not ready", id="waiting"),
+            Expression(
+                text="(restarts >= 0) - (restarts >= 0) * (FILL(ready, 0) > 0)", label="pods not ready", id="waiting"
+            ),
         ),
     )
 
@@ -166,7 +171,7 @@ def _not_started(environment: Environment, experiment: Experiment, variant: Vari
     siblings = [
         _pod(environment, experiment, other).line(RESTARTS, "Maximum", id_=f"s{at}") for at, other in enumerate(others)
     ]
-    beside = _any_above(0, [f"({each.id} >= 0)" for each in siblings])
+    beside = _any_above_0([f"(FILL({each.id}, -1) >= 0)" for each in siblings])
     return _steady(
         environment,
         _Fault(
@@ -180,7 +185,9 @@ def _not_started(environment: Environment, experiment: Experiment, variant: Vari
         (
             _pod(environment, experiment, variant).line(RESTARTS, "Maximum", id_="restarts"),
             *siblings,
-            Expression(text=f"{beside} - {beside} * (restarts >= 0)", label="servers that run nothing", id="waiting"),
+            Expression(
+                text=f"{beside} - {beside} * (FILL(restarts, -1) >= 0)", label="servers that run nothing", id="waiting"
+            ),
         ),
     )
 
@@ -196,7 +203,7 @@ def _nothing_runs(scope: Scope) -> Alarm:
         )
         for at, namespace in enumerate(namespaces)
     ]
-    running = _any_above(0, [str(each.id) for each in spaces])
+    running = _any_above_0([f"FILL({each.id}, 0)" for each in spaces])
     return _steady(
         environment,
         _Fault(
@@ -209,16 +216,15 @@ def _nothing_runs(scope: Scope) -> Alarm:
         (
             Cell(environment, LOG_FILTER, {}).line(NODES, "Sum", id_="nodes"),
             *spaces,
-            # a namespace without a running pod is not counted at all; in a difference what is missing counts as 0
             Expression(text=f"nodes - nodes * {running}", label="nodes without a pod", id="idle"),
         ),
     )
 
 
-def _any_above(level: int, counts: list[str]) -> str:
-    """Return the expression that is 1 where the sum of counts is above a level."""
+def _any_above_0(counts: list[str]) -> str:
+    """Return the expression that is 1 where the sum of counts is above 0."""
     together = counts[0] if len(counts) == 1 else f"({' + '.join(counts)})"
-    return f"({together} > {level})"
+    return f"({together} > 0)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
