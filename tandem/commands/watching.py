@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tandem.bench.suites.suite import load
+from tandem.metrics import EVERY
 from tandem.spec.document import Document
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -64,6 +65,42 @@ def over_limit(workspace: Workspace, found: Mapping[str, Cost]) -> Iterator[Faul
         limit = declared.environment.observability.monthly_limit_usd if declared.environment else asked.usd
         if asked.usd > limit:
             yield _over(declared.document, asked, limit)
+
+
+def never_measured(workspace: Workspace, known: Iterable[str]) -> Iterator[Fault]:
+    """Yield a warning for each reference value of a cell that no suite asks: its alarm would never fire.
+
+    Another suite or load may be asked by flags of `tandem bench run`, so that it may stand.
+
+    Args:
+        workspace: of what was declared.
+        known: names of environments that are legal, with all that they host.
+    """
+    for name in known:
+        declared = workspace.environments[name]
+        reference = declared.environment.observability.reference if declared.environment else None
+        for index, value in enumerate(reference.values if reference else ()):
+            traffic = _traffic_of(workspace, value.experiment)
+            path = f"observability.reference.values[{index}]"
+            classes, loads = (*traffic.classes, EVERY), traffic.concurrencies
+            if value.prompt_class not in classes:
+                yield _unasked(declared.document, f"{path}.prompt_class", value.prompt_class, classes)
+            if value.concurrency not in loads:
+                yield _unasked(declared.document, f"{path}.concurrency", value.concurrency, loads)
+
+
+def _traffic_of(workspace: Workspace, name: str) -> Traffic:
+    experiment = workspace.experiments[name].experiment
+    return _traffic(experiment) if experiment else Traffic(suites={}, concurrencies=())
+
+
+def _unasked(document: Document, path: str, got: object, allowed: Iterable[object]) -> Fault:
+    return Fault(
+        file=document.file, path=path, got=f"{got}, which no suite of the experiment asks",
+        allowed=", ".join(map(str, allowed)),
+        change="write one of them, or measure it by a flag of `tandem bench run`: until then its alarm sees nothing",
+        line=document.lines.get(path), severity="warning",
+    )  # fmt: skip
 
 
 def _over(document: Document, asked: Cost, limit: float) -> Fault:

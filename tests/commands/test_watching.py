@@ -147,3 +147,38 @@ def test_what_is_refused_otherwise_has_no_cost(specs: Path, capsys: pytest.Captu
     main(["check", POST, *folders(specs)])
 
     assert "watching costs" not in capsys.readouterr().out
+
+
+REFERENCE = """reference:
+    run: 20261121T101500Z-0123abcd
+    values:
+      - {experiment: post, variant: qwen-vllm, prompt_class: CLASS, concurrency: LOAD, tpot_ms: 45}
+"""
+
+
+@pytest.mark.parametrize(
+    ("prompt_class", "load", "path"),
+    [
+        ("jsonn", "4", "observability.reference.values[0].prompt_class"),
+        ("json", "16", "observability.reference.values[0].concurrency"),
+    ],
+)
+def test_a_reference_of_what_no_suite_asks_is_warned_of(specs: Path, prompt_class: str, load: str, path: str) -> None:
+    told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", load)
+    edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
+
+    inputs = legal(Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,)))
+
+    (fault,) = [fault for fault in inputs.faults if "reference" in fault.path]
+    assert (fault.path, fault.severity) == (path, "warning")
+    assert fault.line
+
+
+@pytest.mark.parametrize("prompt_class", ["json", "repeat", "all"])
+def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs: Path, prompt_class: str) -> None:
+    told = REFERENCE.replace("CLASS", prompt_class).replace("LOAD", "4")
+    edit(specs, f"environments/{POST}.yaml", "reference: null ", told + "  # ")
+
+    inputs = legal(Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,)))
+
+    assert not [fault for fault in inputs.faults if "reference" in fault.path]
