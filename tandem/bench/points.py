@@ -235,7 +235,7 @@ def _round(run: Manifest, path: Path, number: int, places: _Lines, counted: _Cou
 
 def _complete(run: Manifest, total: Tally, *, later: bool) -> bool:
     planned = run.plan.requests_per_round
-    if planned is None and run.generator == "tandem" and run.duration_s is None and run.rounds:
+    if planned is None and run.generator == "tandem" and run.rounds:
         planned = (run.plan.requests or 0) // run.rounds or None
     if planned is not None:
         cut = sum(times for (_, word), times in total.errors.items() if word == "interrupted")

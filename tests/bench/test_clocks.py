@@ -79,6 +79,18 @@ def test_two_reboots_have_three_clocks() -> None:
     ]  # fmt: skip
 
 
+def test_a_reboot_within_a_minute_is_one() -> None:
+    clocks = [clock(30.0, 0), clock(20.0, 40)]
+
+    assert after_noon(clocks, (40.0, 1), (21.0, 1), (35.0, 1)) == [10.0, 41.0, 55.0]
+
+
+def test_the_clocks_of_two_reboots_are_never_taken_in_another_order() -> None:
+    clocks = [clock(9000.0, 0), clock(80.0, HOUR_S), clock(70.0, 2 * HOUR_S)]
+
+    assert after_noon(clocks, (9001.0, 1), (71.0, 30), (85.0, 1)) == [1.0, 2 * HOUR_S + 1, 2 * HOUR_S + 15]
+
+
 def test_a_run_that_was_resumed_again_after_a_reboot_goes_on_by_the_latest_clock() -> None:
     clocks = [clock(9000.0, 0), clock(80.0, HOUR_S), clock(280.0, HOUR_S + 200 + 2)]
 

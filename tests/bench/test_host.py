@@ -43,6 +43,42 @@ def test_a_client_that_computes_shows_in_its_share_of_a_cpu():
     assert watched(work).client_cpu > 0
 
 
+def watched_apart(apart, otherwise):
+    async def main():
+        watch = host.HostWatch()
+        await otherwise()
+        with watch.apart():
+            await apart()
+        return await watch.end()
+
+    return asyncio.run(main())
+
+
+async def at_once():
+    pass
+
+
+async def compute():
+    ends = time.process_time() + 0.5
+    while time.process_time() < ends:
+        pass
+
+
+def test_the_lag_while_nothing_is_measured_is_left_out():
+    async def work():
+        await asyncio.sleep(0.1)
+
+    assert watched_apart(work, at_once).lag_max_s is None
+    assert watched_apart(at_once, work).lag_max_s is not None
+
+
+def test_what_the_client_takes_while_nothing_is_measured_is_left_out():
+    async def idle():
+        await asyncio.sleep(0.2)
+
+    assert watched_apart(compute, idle).client_cpu < 0.5
+
+
 def test_an_idle_machine_gives_no_warning():
     assert IDLE.warnings(cpus=2) == []
 

@@ -340,6 +340,16 @@ def test_minutes_are_those_of_the_calendar_wherever_the_clock_was_read(tmp_path:
     assert [(minute, len(values)) for minute, values in told(rows(tmp_path, "ttft_ms"))] == [(0, 2), (1, 1)]
 
 
+def test_requests_after_a_reboot_stand_in_the_minutes_of_the_clock_that_was_read_then(tmp_path: Path) -> None:
+    anew = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=100.0, utc="2026-11-21T02:00:00Z")
+
+    # the long answer began before the one that ended first, and is no reboot
+    write_run(tmp_path, [*starting(1130.0), record(start_s=1010.0, end_s=130.0), *starting(105.0, 1000.0)],
+              clock=CLOCK, resumed=(anew,))  # fmt: skip
+
+    assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0]), (2, [200.0]), (120, [200.0]), (135, [200.0])]
+
+
 # whole rounds
 
 
@@ -399,13 +409,23 @@ def test_the_last_round_that_the_clock_cut_is_complete_once_the_run_has_ended(
     assert [one.complete for one in found(tmp_path)] == [complete]
 
 
-@pytest.mark.parametrize(("ended", "complete"), [(True, [True, True]), (False, [True, False])])
-def test_a_call_of_llmperf_is_complete_once_it_is_over(tmp_path: Path, ended: bool, complete: list[bool]) -> None:
+def test_an_earlier_round_that_lacks_a_request_is_not_complete_though_the_clock_ended_the_run(tmp_path: Path) -> None:
+    plan, ended = Plan(requests=None, requests_per_round=8), Ended(reason="duration", utc="2026-11-21T01:00:00Z")
+
+    write_run(tmp_path, [record(), record(round=1)], plan=plan, duration_s=9.0, ended=ended)
+
+    assert [one.complete for one in found(tmp_path)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("ended", "complete"), [("done", [True, True]), ("failed", [True, True]), (None, [True, False])]
+)
+def test_a_call_of_llmperf_is_complete_once_it_is_over(tmp_path: Path, ended: Any, complete: list[bool]) -> None:
     asked = [record(generator="llmperf", round=number, request_id=f"r-{number}") for number in (0, 1)]
 
     write_run(
         tmp_path, asked, generator="llmperf", plan=Plan(requests=20), rounds=2,
-        **({} if ended else {"ended": None}),
+        ended=Ended(reason=ended, utc="2026-11-21T01:00:00Z") if ended else None,
     )  # fmt: skip
 
     assert [one.complete for one in found(tmp_path)] == complete

@@ -167,6 +167,7 @@ def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
     assert ran.outcome.reason == "interrupted"
     assert [ended and ended["reason"] for ended in calls.ended] == [None, "interrupted"]
     assert calls.left_s[-1] <= between.CUT_S
+    assert called(ran) == []
 
 
 def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypatch):
@@ -197,6 +198,12 @@ def test_rounds_by_the_clock_are_called_too(tmp_path):
     ran = measure(tmp_path, rounds=None, duration_s=0.5, on_round=calls)
 
     assert calls.numbers == sorted({record.round for record in ran.records})
+
+
+def test_no_round_is_begun_when_the_time_is_over_after_a_call(tmp_path):
+    ran = measure(tmp_path, rounds=None, duration_s=0.5, on_round=lambda _number, _ends_s: time.sleep(0.6))
+
+    assert {record.round for record in ran.records} == {0}
 
 
 def test_a_run_that_is_resumed_with_nothing_missing_is_called_once(tmp_path):
