@@ -10,11 +10,11 @@ from tandem.publish.cloudwatch import Retries
 from tandem.publish.fault import PublishError, RefusedError
 from tandem.publish.publisher import Publisher
 from tandem.publish.run import Report, Run, Settings
-from tandem.publish.services import CALLS, Services, connect
-from tandem.publish.settle import Delays
+from tandem.publish.services import CALLS, Limits, Services, connect
+from tandem.publish.settle import Delays, Rounds
 from tandem.publish.whole import publish
 
 __all__ = [
-    "CALLS", "Batch", "Cell", "Datum", "Delays", "PublishError", "Publisher", "RefusedError", "Report", "Retries",
-    "Round", "Run", "Services", "Settings", "Slice", "batches", "connect", "publish",
+    "CALLS", "Batch", "Cell", "Datum", "Delays", "Limits", "PublishError", "Publisher", "RefusedError", "Report",
+    "Retries", "Round", "Rounds", "Run", "Services", "Settings", "Slice", "batches", "connect", "publish",
 ]  # fmt: skip

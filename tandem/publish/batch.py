@@ -30,9 +30,9 @@ MOST_VALUES = 150  # unique ones a datum
 LARGEST = 2.0**360
 DIGITS = 3
 RESOLUTION_S = 60
-_NUMBER_BYTES = 9  # a double in CBOR, the protocol that botocore 1.43 speaks with CloudWatch
-_DATUM_BYTES = 160  # names of the fields, of the unit, the time
-_DIMENSION_BYTES = 24
+_PAIR_BYTES = 24  # a value of three digits and its count, in JSON or CBOR: botocore speaks either with CloudWatch
+_DATUM_BYTES = 250  # names of the fields, of the unit, the time
+_DIMENSION_BYTES = 32
 _MOST_NAME, _MOST_DIMENSION, _MOST_DIMENSIONS = 255, 1024, 30
 _CLASS = BENCH_DIMENSIONS[2]
 
@@ -119,7 +119,7 @@ class Part:
     def size(self) -> int:
         """Bytes it takes in a request, a little more than it does."""
         texts = sum(len(name) + len(value) + _DIMENSION_BYTES for name, value in self.cell.dimensions)
-        return _DATUM_BYTES + len(self.cell.metric) + texts + 2 * _NUMBER_BYTES * len(self.values)
+        return _DATUM_BYTES + len(self.cell.metric) + texts + _PAIR_BYTES * len(self.values)
 
     def as_datum(self) -> dict[str, Any]:
         """Return it as PutMetricData takes it."""

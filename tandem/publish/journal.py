@@ -196,6 +196,14 @@ class Journal:
         lines = self.batches(number)
         return bool(lines) and len(lines) == lines[0].of and all(line.state in SETTLED for line in lines)
 
+    def stored(self, number: int) -> bool:
+        """Return whether a round is settled, and its records are in S3."""
+        return self.settled(number) and self.last(number, -1) is not None
+
+    def rounds(self) -> tuple[int, ...]:
+        """Return the rounds that it knows."""
+        return tuple(sorted(self._lines))
+
     def close(self) -> None:
         """Let another process publish."""
         self._file.close()

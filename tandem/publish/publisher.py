@@ -19,16 +19,16 @@ from tandem.publish.batch import Batch, Cell, Part, Round, batches
 from tandem.publish.cloudwatch import CloudWatch
 from tandem.publish.fault import PublishError
 from tandem.publish.journal import SETTLED, Journal, Line, State, utc
-from tandem.publish.results import Results, joined
+from tandem.publish.results import Results, joined, opened
 from tandem.publish.run import Report, Run, Settings
 from tandem.publish.services import Services, require_account
-from tandem.publish.settle import DAY_S, HOUR_S, Doubt, Settling
+from tandem.publish.settle import DAY_S, HOUR_S, Doubt, Rounds, Settling
 
 OLDEST_S, NEWEST_S = 14 * DAY_S, 2 * HOUR_S  # PutMetricData takes no older time, and none so far ahead
 MARGIN_S = 300  # of both: clocks differ, and a request takes its time
 FRESH_S = 60.0  # an intent older than this is written anew before a request is sent
 MOST_UNKNOWN = 3  # batches in doubt in turn: CloudWatch is not well, and every further one would have to be settled
-LOOK_S, MOST_LOOK_S = 2.0, 30.0  # between two looks at what is in doubt
+MOST_LOOK_S = 30.0  # between two looks at what is in doubt
 GAUGE = "unpublished_rounds"
 NOTHING = Batch(number=0, of=1, class_="", parts=())  # of a round without any figure
 
@@ -99,6 +99,10 @@ class Publisher:
     def settled(self, number: int) -> bool:
         """Return whether nothing of a round is left to be sent."""
         return self._journal.settled(number)
+
+    def done(self) -> frozenset[int]:
+        """Return the rounds that need not be read any more: nothing is left to be sent, and their records are in S3."""
+        return frozenset(number for number in self._journal.rounds() if self._journal.stored(number))
 
     def publish(self, one: Round) -> None:
         """Store a round's records and send its figures, as far as they were not yet.
@@ -226,11 +230,11 @@ class Publisher:
             "records: give the class another name in the suite"
         )
 
-    def settle(self, rounds: Callable[[], Iterable[Round]]) -> None:
+    def settle(self, rounds: Rounds) -> None:
         """Find out what became of the batches in doubt; send again those that did not arrive.
 
         Args:
-            rounds: gives all rounds of the run, each time it is called.
+            rounds: gives the rounds of the run.
 
         Raises:
             PublishError: AWS refused, or is out of reach.
@@ -277,7 +281,7 @@ class Publisher:
         most_s = min(ends_s - self._now(), self.until_s - time.monotonic())
         if most_s <= 0:
             return False
-        pause_s = min(LOOK_S * 1.5**attempt, MOST_LOOK_S, most_s)
+        pause_s = min(self._settings.look_s * 1.5**attempt, MOST_LOOK_S, most_s)
         self._tell(f"in doubt: {len(left)}, CloudWatch does not show it yet; looking again in {pause_s:.0f} s")
         self._sleep(pause_s)
         return True
@@ -319,7 +323,7 @@ class Publisher:
             PublishError: S3 refused, or is out of reach.
         """
         for path in files:
-            with path.open("rb") as file:
+            with opened(path) as file:
                 self._results.keep(path.name, file)
             self.report.stored += 1
 

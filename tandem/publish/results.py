@@ -11,6 +11,7 @@ import hashlib
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 from boto3.s3.transfer import TransferConfig
@@ -49,6 +50,8 @@ class Results:
     def _asking(self, operation: str, name: str) -> Iterator[None]:
         try:
             yield
+        except PublishError:
+            raise
         except RAISED as error:
             raise fault_of(error, Asked(operation=operation, where=self.url(name))) from None
         except Exception as error:  # boto3's transfer wraps what it met
@@ -149,13 +152,29 @@ def joined(slices: Sequence[Slice]) -> Iterator[tuple[BinaryIO, str]]:
 
 def _blocks(slices: Sequence[Slice]) -> Iterator[bytes]:
     for one in slices:
-        with one.path.open("rb") as file:
+        with opened(one.path) as file:
             file.seek(one.first)
             left = one.end - one.first
             while left:
                 block = file.read(min(left, _BLOCK))
                 if not block:
-                    raise PublishError("the file is shorter than it was", where=str(one.path),
-                                       change="see who else writes to it, then run again")  # fmt: skip
+                    raise PublishError(f"the file ends before byte {one.end}", where=str(one.path),
+                                       change="see who else writes to it, then publish again")  # fmt: skip
                 left -= len(block)
                 yield block
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """Open a file of the run.
+
+    Raises:
+        PublishError: it cannot be read.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise PublishError(f"the file cannot be read: {error.strerror or error}", where=str(path),
+                           change="see that it is there and may be read, then publish again") from error  # fmt: skip
+    with file:
+        yield file

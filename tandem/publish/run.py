@@ -52,12 +52,14 @@ class Settings:
         patience_s: most that a batch in doubt is waited for; longer than `delays.recent_s`, so that one of a run that
             has just ended is settled.
         glance_s: most that is waited where its time comes later than that.
+        look_s: between the first two looks at what is in doubt; later ones are rarer.
     """
 
     retries: Retries = field(default_factory=Retries)
     delays: Delays = field(default_factory=Delays)
     patience_s: float = 960.0
     glance_s: float = 30.0
+    look_s: float = 2.0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -28,8 +28,19 @@ CALLS = (
 )
 """Service and operation of every call; GetCallerIdentity needs no right, the multipart ones s3:PutObject."""
 
-CONNECT_S, READ_S = 10, 60
-ATTEMPTS = 5  # of the calls that may be sent twice
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long one call may take.
+
+    Args:
+        connect_s, read_s: of one request.
+        attempts: of a call that may be sent twice.
+    """
+
+    connect_s: float = 10.0
+    read_s: float = 60.0
+    attempts: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +52,12 @@ class Services:
     sts: Any
 
 
-def connect(region: str) -> Services:
+def connect(region: str, limits: Limits) -> Services:
     """Return clients with credentials and endpoints from boto3's own chain of settings.
 
     Args:
         region: of the environment; AWS_REGION is not asked.
+        limits: of each call.
 
     Raises:
         RefusedError: the settings cannot be used.
@@ -53,15 +65,15 @@ def connect(region: str) -> Services:
 
     def config(attempts: int) -> Config:
         return Config(
-            connect_timeout=CONNECT_S, read_timeout=READ_S, tcp_keepalive=True, user_agent_extra="tandem-publish",
-            retries={"mode": "standard", "total_max_attempts": attempts},
+            connect_timeout=limits.connect_s, read_timeout=limits.read_s, tcp_keepalive=True,
+            user_agent_extra="tandem-publish", retries={"mode": "standard", "total_max_attempts": attempts},
         )  # fmt: skip
 
     try:
         return Services(
             cloudwatch=boto3.client("cloudwatch", region_name=region, config=config(1)),
-            s3=boto3.client("s3", region_name=region, config=config(ATTEMPTS)),
-            sts=boto3.client("sts", region_name=region, config=config(ATTEMPTS)),
+            s3=boto3.client("s3", region_name=region, config=config(limits.attempts)),
+            sts=boto3.client("sts", region_name=region, config=config(limits.attempts)),
         )
     except BotoCoreError as error:
         raise fault_of(error, Asked(operation="Connect", where=region)) from None

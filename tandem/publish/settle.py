@@ -19,6 +19,9 @@ from tandem.publish.batch import Batch, Cell, Held, Round, batches
 from tandem.publish.cloudwatch import CloudWatch
 from tandem.publish.journal import Journal, Line
 
+Rounds = Callable[[frozenset[int]], Iterable[Round]]
+"""Gives the rounds of a run in their order, without those of these numbers, each time it is called."""
+
 HOUR_S, DAY_S = 3600, 86400
 RECENT_AGE_S, OLD_AGE_S = 3 * HOUR_S, DAY_S
 SAME = 1e-6  # of a sum: values have three digits, so two sums of other values differ by more, or by nothing
@@ -78,12 +81,10 @@ class Settling:
         journal: which batches these are, and what became of the others.
         cloudwatch: is read.
         delays: how long it may hide what it took.
-        rounds: gives all rounds of the run; read twice, here.
+        rounds: gives the rounds of the run; all are read, twice, and only here.
     """
 
-    def __init__(
-        self, journal: Journal, cloudwatch: CloudWatch, delays: Delays, rounds: Callable[[], Iterable[Round]]
-    ) -> None:
+    def __init__(self, journal: Journal, cloudwatch: CloudWatch, delays: Delays, rounds: Rounds) -> None:
         self._journal, self._cloudwatch, self._delays = journal, cloudwatch, delays
         doubts = journal.in_doubt()
         made = _made(rounds, {line.round for line in doubts})
@@ -150,14 +151,14 @@ def _unexplained(place: _Place, batch: Batch, shown: Held) -> str:
     )
 
 
-def _made(rounds: Callable[[], Iterable[Round]], wanted: set[int]) -> dict[int, tuple[Batch, ...]]:
-    return {one.number: batches(one.data) for one in rounds() if one.number in wanted and one.complete}
+def _made(rounds: Rounds, wanted: set[int]) -> dict[int, tuple[Batch, ...]]:
+    return {one.number: batches(one.data) for one in rounds(frozenset()) if one.number in wanted and one.complete}
 
 
-def _holders(rounds: Callable[[], Iterable[Round]], cells: set[Cell]) -> dict[Cell, dict[_Place, Held]]:
+def _holders(rounds: Rounds, cells: set[Cell]) -> dict[Cell, dict[_Place, Held]]:
     """Return what every batch of the run holds of some cells."""
     found: dict[Cell, dict[_Place, Held]] = {cell: {} for cell in cells}
-    for one in rounds():
+    for one in rounds(frozenset()):
         if one.complete and any(Cell.of(datum) in cells for datum in one.data):
             for batch in batches(one.data):
                 for cell in cells & batch.held.keys():

@@ -5,14 +5,14 @@ Invariant: what CloudWatch refuses keeps nothing out of S3; the first fault is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.publish.batch import Round
 from tandem.publish.fault import PublishError
 from tandem.publish.publisher import Publisher
 from tandem.publish.run import Report
+from tandem.publish.settle import Rounds
 
 
 @dataclass
@@ -28,19 +28,19 @@ class _First:
             self.fault = self.fault or fault
 
 
-def publish(publisher: Publisher, rounds: Callable[[], Iterable[Round]], files: Sequence[Path]) -> Report:
+def publish(publisher: Publisher, rounds: Rounds, files: Sequence[Path]) -> Report:
     """Publish what of a run is not published yet.
 
     Args:
         publisher: entered.
-        rounds: gives the rounds of the run in their order, each time it is called.
+        rounds: gives the rounds of the run; those that are done are not asked for.
         files: its other files, the last one last.
 
     Raises:
         PublishError: AWS refused, or is out of reach; all that could be stored is.
     """
     first, complete = _First(), list[int]()
-    for one in rounds():
+    for one in rounds(publisher.done()):
         first.try_(lambda one=one: publisher.keep_records(one) if first.fault else publisher.publish(one))  # type: ignore[misc]
         complete += [one.number] * one.complete
     if first.fault is None:

@@ -1,0 +1,181 @@
+"""Nothing is lost and nothing is sent twice, whatever becomes of a request."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from publishing import QUICK, read
+
+from tandem.publish import PublishError, Retries, batches
+from tandem.twin.faults.rules import (
+    ACCESS_DENIED,
+    INTERNAL_ERROR,
+    THROTTLING,
+    CutAnswer,
+    Drop,
+    LoseAnswer,
+    Rule,
+    Status,
+)
+
+pytestmark = pytest.mark.endpoint
+FEW = Retries(tries=2, first_s=0.001, most_s=0.001)
+
+
+def put(fault, **when):
+    return Rule(fault=fault, operation="PutMetricData", **when)
+
+
+def whole(published):
+    """Whether CloudWatch holds what it must."""
+    assert published.counts() == published.expected()
+    return True
+
+
+@pytest.mark.parametrize("code", ["ThrottlingException", "Throttling", "RequestLimitExceeded"])
+def test_a_throttled_batch_is_sent_again_at_once(published, proxy, code):
+    proxy.use(put(Status(status=400, code=code), every=2, times=5))
+
+    report = published.publish()
+
+    assert (report.whole, proxy.fired, proxy.requests("GetMetricData")) == (True, (5,), ())
+    assert whole(published)
+
+
+@pytest.mark.parametrize("fault", [LoseAnswer(), INTERNAL_ERROR, Drop(), Status(status=503, code="ServiceUnavailable")])
+def test_a_batch_that_was_not_answered_is_read_back_and_lands_once(published, proxy, fault):
+    proxy.use(put(fault, skip=1, every=2, times=2))
+
+    report = published.publish()
+
+    assert (report.whole, report.rounds, proxy.fired) == (True, [0, 1], (2,))
+    assert whole(published)
+
+
+def test_a_done_batch_whose_answer_was_lost_is_not_sent_again(published, proxy):
+    proxy.use(put(LoseAnswer(), times=1))
+
+    published.publish()
+
+    assert len(proxy.requests("PutMetricData")) == 6 + 1  # three classes of two rounds, and the gauge
+
+
+def test_unanswered_batches_of_rounds_that_share_a_minute_are_told_apart(published, proxy):
+    published.made(number=4, step_s=0)
+    proxy.use(put(LoseAnswer(), every=4), put(INTERNAL_ERROR, skip=1, every=3, times=2))
+
+    report = published.publish()
+
+    assert report.whole
+    assert whole(published)
+
+
+def test_faults_of_every_kind_together_change_no_count(published, proxy):
+    published.made(number=5, step_s=30, seed=7)
+    proxy.use(
+        put(THROTTLING, probability=0.2, seed=1), put(LoseAnswer(), probability=0.2, seed=2, times=4),
+        put(INTERNAL_ERROR, probability=0.2, seed=3, times=4), put(CutAnswer(), probability=0.2, seed=4, times=4),
+        Rule(fault=INTERNAL_ERROR, service="s3", probability=0.1, seed=5, times=6),
+        Rule(fault=LoseAnswer(), operation="PutObject", probability=0.2, seed=6, times=6),
+        Rule(fault=THROTTLING, operation="GetMetricData", probability=0.3, seed=7, times=5),
+    )  # fmt: skip
+
+    for _ in range(10):
+        try:
+            if published.publish().whole:
+                break
+        except PublishError:
+            continue
+
+    assert all(proxy.fired[:3])
+    assert whole(published)
+
+
+def test_a_batch_that_cloudwatch_does_not_show_yet_is_left_in_doubt_and_named(published, proxy):
+    published.settings = dataclasses.replace(QUICK, delays=dataclasses.replace(QUICK.delays, recent_s=900.0))
+    proxy.use(put(INTERNAL_ERROR, times=1))
+
+    report = published.publish()
+
+    assert len(report.left) == 1
+    assert "batch 1 of 3 of round 0 is in doubt" in report.left[0]
+    assert "`tandem bench publish OUT --env X` settles it" in report.left[0]
+
+
+def test_a_batch_in_doubt_is_sent_again_once_cloudwatch_had_shown_it(published, proxy):
+    published.settings = dataclasses.replace(QUICK, delays=dataclasses.replace(QUICK.delays, recent_s=900.0))
+    proxy.use(put(INTERNAL_ERROR, times=1))
+    published.publish()
+    published.settings = QUICK
+
+    report = published.publish()
+
+    assert (report.whole, report.sent) == (True, 1)
+    assert whole(published)
+
+
+def test_values_of_somebody_else_leave_a_batch_unsettled_and_told_once(published, proxy):
+    made = batches(next(published.made_of.rounds()).data)
+    foreign = {"MetricData": [{**part.as_datum(), "Values": [1.0], "Counts": [3.0]} for part in made[0].parts]}
+    published.endpoint.client("cloudwatch").put_metric_data(Namespace=published.run.namespace, **foreign)
+    proxy.use(put(INTERNAL_ERROR, times=1))
+
+    first, second = published.publish(), published.publish()
+
+    assert "which this run alone does not explain" in first.lost[0]
+    assert (first.whole, second.whole) == (False, True)
+
+
+def test_after_three_unanswered_batches_in_turn_nothing_more_is_sent(published, proxy):
+    proxy.use(put(INTERNAL_ERROR))
+
+    with pytest.raises(PublishError, match="did not say of 3 batches in turn"):
+        published.publish()
+
+    assert len(proxy.requests("PutMetricData")) == 3
+
+
+def test_a_batch_that_was_throttled_at_every_try_waits_for_nothing_later(published, proxy):
+    published.settings = dataclasses.replace(QUICK, retries=FEW)
+    proxy.use(put(THROTTLING))
+    with pytest.raises(PublishError, match="PutMetricData failed at every try"):
+        published.publish()
+    proxy.use()
+    proxy.forget()
+
+    report = published.publish()
+
+    assert (report.whole, proxy.requests("GetMetricData")) == (True, ())
+    assert whole(published)
+
+
+def test_a_journal_that_s3_did_not_take_keeps_the_batch_from_being_sent(published, proxy):
+    proxy.use(Rule(fault=ACCESS_DENIED, operation="PutObject", path="*/published/*"))
+    with pytest.raises(PublishError, match="PutObject is denied"):
+        published.publish()
+
+    assert proxy.requests("PutMetricData") == ()
+
+
+def test_the_gauge_of_unpublished_rounds_is_0_when_all_were_sent(published):
+    published.publish(now=lambda: published.made_of.first_s + 600.0)
+
+    arms = [(("Experiment", "post"), ("Variant", arm), ("PromptClass", "all"), ("Concurrency", "all"))
+            for arm in published.run.variants]  # fmt: skip
+    keys = [("unpublished_rounds", dimensions, published.made_of.first_s + 600) for dimensions in arms]
+    namespace = published.run.namespace
+    assert list(read(published.endpoint, namespace, keys).values()) == [1.0, 1.0]
+    assert list(read(published.endpoint, namespace, keys, "Maximum").values()) == [0.0, 0.0]
+
+
+def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy):
+    published.made(number=3)
+    proxy.use(put(INTERNAL_ERROR, times=1))
+    published.settings = dataclasses.replace(QUICK, delays=dataclasses.replace(QUICK.delays, recent_s=900.0))
+
+    published.publish(now=lambda: published.made_of.first_s + 600.0)
+
+    cell = (("Experiment", "post"), ("Variant", "baseline"), ("PromptClass", "all"), ("Concurrency", "all"))
+    key = ("unpublished_rounds", cell, published.made_of.first_s + 600)
+    assert read(published.endpoint, published.run.namespace, [key], "Maximum") == {key: 1.0}
