@@ -1,4 +1,7 @@
-"""What is watched of an environment: the experiments it hosts with the traffic that their suites ask, and its cost."""
+"""What is watched of an environment: the experiments it hosts with the traffic that their suites ask; and its cost.
+
+Invariant: what is said of an environment here is said of one that broke no rule; of any other it would be guessed.
+"""
 
 from __future__ import annotations
 
