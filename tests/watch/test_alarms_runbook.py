@@ -25,6 +25,7 @@ FLOOR = alarms(watched(only=["post"], reference=None))
 CALLED = "when-you-are-called"
 VARIABLES = {
     "ENV": ENVIRONMENT.name, "REGION": ENVIRONMENT.region, "EXPERIMENT": EXPERIMENT, "VARIANT": DRAFTING,
+    "TYPE": ENVIRONMENT.capacity.instance_type,
 }  # fmt: skip
 # what the AWS CLI adds to the services' own operations
 OWN = {("eks", "update-kubeconfig"): {"name"}}
