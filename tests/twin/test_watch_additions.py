@@ -168,6 +168,19 @@ def test_rejects_a_dashboard_that_cannot_be_drawn(deploy, named, body):
     assert "The dashboard body is invalid" in str(deploy({"Board": board}).reasons)
 
 
+def test_a_dashboard_is_drawn_and_tagged_anew_in_place(deploy, held, named):
+    def board(text, tag):
+        widget = {"type": "text", "x": 0, "y": 0, "width": 1, "height": 1, "properties": {"markdown": text}}
+        return {"Board": {"Type": "AWS::CloudWatch::Dashboard", "Properties": {
+            "DashboardName": named, "DashboardBody": json.dumps({"widgets": [widget]}),
+            "Tags": [{"Key": "k", "Value": tag}]}}}  # fmt: skip
+
+    stack = deploy(board("one", "1"))
+    deploy(board("other", "2"), stack.name, update=True)
+
+    assert (held(stack.name)["Board"].differs, held(stack.name)["Board"].physical_id) == ((), named)
+
+
 def test_a_topic_takes_another_key_and_loses_it(deploy, endpoint, named):
     def topic(**more):
         return {"Topic": {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": named, **more}}}

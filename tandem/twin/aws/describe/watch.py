@@ -9,8 +9,9 @@ from tandem.twin.aws.describe.form import Client, Describe, Properties, one, pas
 
 
 def _dashboard(client: Client, physical_id: str, _properties: Properties) -> Properties:
-    found: Properties = client("cloudwatch").get_dashboard(DashboardName=physical_id)
-    return found
+    cloudwatch = client("cloudwatch")
+    found: Properties = cloudwatch.get_dashboard(DashboardName=physical_id)
+    return {**found, "Tags": cloudwatch.list_tags_for_resource(ResourceARN=found["DashboardArn"])["Tags"]}
 
 
 def _alarm(client: Client, physical_id: str, _properties: Properties) -> Properties:
