@@ -344,10 +344,12 @@ def test_requests_after_a_reboot_stand_in_the_minutes_of_the_clock_that_was_read
     anew = Clock(source="monotonic", resolution_s=1e-9, monotonic_s=100.0, utc="2026-11-21T02:00:00Z")
 
     # the long answer began before the one that ended first, and is no reboot
-    write_run(tmp_path, [*starting(1130.0), record(start_s=1010.0, end_s=130.0), *starting(105.0, 1000.0)],
-              clock=CLOCK, resumed=(anew,))  # fmt: skip
+    long = record(start_s=1010.0, end_s=130.0)
+    write_run(
+        tmp_path, [*starting(1130.0), long, *starting(1141.0), *starting(105.0, 1000.0)], clock=CLOCK, resumed=(anew,)
+    )
 
-    assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0]), (2, [200.0]), (120, [200.0]), (135, [200.0])]
+    assert told(rows(tmp_path, "ttft_ms")) == [(0, [200.0]), (2, [200.0, 200.0]), (120, [200.0]), (135, [200.0])]
 
 
 # whole rounds
