@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from tandem.commands.inputs import Selection, legal
 from tandem.commands.outcome import Exit, print_json
@@ -24,7 +24,7 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
 if TYPE_CHECKING:
-    from tandem.bench.manifest import Manifest
+    from tandem.bench.manifest import Arm, Manifest
     from tandem.bench.points import Row
     from tandem.watch.page import About
     from tandem.watch.series import Series
@@ -34,6 +34,17 @@ _NOTE = (
     "request began. A faint line crosses times without a value."
 )
 _ELSEWHERE = {"unpublished_rounds": ": it is counted while a run is published"}
+
+
+class Ran(Protocol):
+    """What a run measured: a manifest, or what a run is about to start from."""
+
+    @property
+    def environment(self) -> str | None: ...  # noqa: D102
+    @property
+    def experiment(self) -> str | None: ...  # noqa: D102
+    @property
+    def arms(self) -> Sequence[Arm]: ...  # noqa: D102
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -94,14 +105,14 @@ def _written(chosen: Selection, options: argparse.Namespace) -> Exit:
 
 
 def measured_experiment(
-    environment: Environment, hosted: Sequence[Experiment], run: Manifest, name: str | None
+    environment: Environment, hosted: Sequence[Experiment], run: Ran, name: str | None
 ) -> Experiment:
     """Return the experiment that a run measured.
 
     Args:
         environment: that hosts it.
         hosted: its experiments.
-        run: its manifest; it names the experiment where it was measured inside the cluster.
+        run: its manifest, or what it starts from; it names the experiment where it was measured inside the cluster.
         name: what the user says; None to take what the manifest says, or the only one.
 
     Raises:
