@@ -104,6 +104,10 @@ def test_an_alarm_with_fewer_datapoints_than_periods_needs_no_row_of_them():
     assert over_time(watched, {"m": [0, 1, 0, 1, 0, 0, 0]}, 7) == "OOOOAOOO"
 
 
+def test_two_periods_further_back_stand_in_for_missing_ones():
+    assert over_time(alarm(missing="notBreaching"), {"m": [1, 1, 1]}, 6) == "OOOAAAO"
+
+
 def test_a_period_counts_when_it_has_ended():
     watched = alarm(period_s=120, periods=1, datapoints=1, missing="notBreaching")
 

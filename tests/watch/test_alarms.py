@@ -16,7 +16,7 @@ from tandem.spec.environment import Reference, ReferenceValue
 from tandem.watch import alarm as limits
 from tandem.watch import bench_alarms, serving_alarms
 from tandem.watch.alarm import Alarm
-from tandem.watch.alarms import _unique, alarms
+from tandem.watch.alarms import _groups, _unique, alarms
 from tandem.watch.scope import Scope, Watching
 from tandem.watch.source import Cell
 from tandem.watch.widget import Expression, Line
@@ -137,6 +137,15 @@ def test_a_hundred_and_thirty_variants_take_several_composites_of_a_kind():
     assert "post-us-east-2-notify-requests-1" in named
     assert "post-us-east-2-notify-requests-2" in named
     assert "post-us-east-2-notify-requests" not in named
+
+
+def test_a_composite_holds_a_hundred_alarms_at_most_however_short_their_names():
+    short = [f"a{at}" for at in range(250)]
+
+    groups = list(_groups(short))
+
+    assert [len(group) for group in groups] == [100, 100, 50]
+    assert [name for group in groups for name in group] == short
 
 
 def test_every_composite_is_muted_while_the_fleet_is_parked():
