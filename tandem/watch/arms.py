@@ -15,7 +15,7 @@ from tandem.watch.compared import DRAWN_VARIANTS, PERIOD_S, Arms
 from tandem.watch.layout import COLUMNS, text
 from tandem.watch.post_figures import figures
 from tandem.watch.scope import Watching
-from tandem.watch.widget import Dashboard, Expression, Graph, Text
+from tandem.watch.widget import Dashboard, Expression, Graph, Text, found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,7 +313,7 @@ def _undrawn(arms: Arms) -> tuple[Graph | Text, ...]:
             "which is out of line, not to read one. Colors are CloudWatch's own here.",
             unit=metric("tpot_ms").unit,
             publishers=(BENCH,),
-            lines=(Expression(text=whole, label="", id="every"),),
+            lines=(Expression(text=whole, label=found("Variant"), id="every"),),
             period_s=PERIOD_S,
             width=COLUMNS,
             height=9,

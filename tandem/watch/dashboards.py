@@ -17,7 +17,7 @@ a NUMBER a plain decimal:
     SUM(SEARCH(...))                    one series: the sum of what was found, period by period
 
 A SEARCH finds the metrics of its namespace that have exactly the named dimensions and, where a value is given, exactly
-that value; each found one is a series. Its legend is the expression's label and what tells the found ones apart.
+that value; each found one is a series, whose label holds the values of its dimensions as `${PROP('Dim.NAME')}`.
 
 A graph whose view is `numbers` has one period: the whole time range that is looked at (CloudWatch's
 setPeriodToTimeRange), for its lines as for its expressions.

@@ -16,7 +16,7 @@ from tandem.watch.layout import text
 from tandem.watch.scope import Scope
 from tandem.watch.servers import servers
 from tandem.watch.source import Cell
-from tandem.watch.widget import Dashboard, Expression, Graph, Text
+from tandem.watch.widget import Dashboard, Expression, Graph, Text, found
 
 _OF_EACH_NODE = (
     Figure(
@@ -110,7 +110,7 @@ def _nodes(environment: Environment) -> tuple[Graph, ...]:
     space = namespace(CONTAINER_INSIGHTS, environment.name, cluster)
     return (
         *(
-            figure.graph((Expression(text=_search(figure, space, cluster), label="", id="nodes"),))
+            figure.graph((Expression(text=_search(figure, space, cluster), label=found("NodeName"), id="nodes"),))
             for figure in _OF_EACH_NODE
         ),
         *(

@@ -12,7 +12,7 @@ from tandem.metrics import BENCH, metric
 from tandem.spec.experiment import Variant
 from tandem.watch.compared import PERIOD_S, Arms
 from tandem.watch.layout import text
-from tandem.watch.widget import Expression, Graph, Text
+from tandem.watch.widget import Expression, Graph, Text, found
 
 SUITE = "post"
 PROMPTS = ("repeat", "open")  # the two that the post's figures compare: tandem/bench/suites/data/post.jsonl
@@ -86,7 +86,7 @@ def _graph(arms: Arms, pair: tuple[Variant, Variant], figure: _Figure) -> Graph:
         lines=tuple(
             Expression(
                 text=arms.search(figure.metric, "p50", Variant=variant.name, PromptClass=prompt),
-                label=f"{prompt}, {variant.name}",
+                label=f"{prompt}, {variant.name}, concurrency {found('Concurrency')}",
                 id=f"f{2 * row + column}",
                 color=COLORS[variant.mode != "none"][row],
             )

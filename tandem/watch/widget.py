@@ -41,7 +41,7 @@ class Expression:
 
     Args:
         text: one of the forms that tandem.watch.dashboards lists.
-        label: as the legend has it; CloudWatch adds to that of a SEARCH what tells its series apart, and to none ("").
+        label: as the legend has it; of a SEARCH it holds what tells its series apart, as `found` says it.
         id: as of a Line.
         shown: whether it is drawn itself.
         color: of all its series; None leaves it to who draws.
@@ -52,6 +52,14 @@ class Expression:
     id: str
     shown: bool = True
     color: str | None = None
+
+
+def found(dimension: str) -> str:
+    """Return what stands in a SEARCH's label for the value that each found metric has of a dimension.
+
+    CloudWatch's user guide, "Use dynamic labels": the label applies to every metric that the search returns.
+    """
+    return f"${{PROP('Dim.{dimension}')}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,8 +150,9 @@ def test_a_figure_of_the_post_has_four_series_two_prompts_with_and_without_specu
 
     found = over_time(graph(post(), title), series)
 
-    assert [line.label for line in graph(post(), title).lines] == [f"{prompt}, {variant}" for prompt, variant in cells]
-    assert [list(points.values()) for points in found.values()] == [[1], [2], [3], [4]]
+    assert found == {
+        f"{prompt}, {variant}, concurrency 4": {0: number} for number, (prompt, variant) in enumerate(cells, start=1)
+    }
 
 
 def test_a_figure_finds_what_was_measured_at_another_concurrency_too() -> None:
@@ -159,9 +160,9 @@ def test_a_figure_finds_what_was_measured_at_another_concurrency_too() -> None:
     put(series, "e2e_ms", FAST, [100], concurrency="4")
     put(series, "e2e_ms", FAST, [300], concurrency="16")
 
-    assert sorted(next(iter(points.values())) for points in over_time(graph(post(), "Figure 3"), series).values()) == [
-        100, 300,
-    ]  # fmt: skip
+    assert over_time(graph(post(), "Figure 3"), series) == {
+        f"repeat, {FAST}, concurrency 4": {0: 100}, f"repeat, {FAST}, concurrency 16": {0: 300},
+    }  # fmt: skip
 
 
 def test_the_prompts_of_the_figures_are_classes_of_the_suite_of_the_post() -> None:
@@ -236,6 +237,4 @@ def test_the_graph_of_every_arm_finds_those_that_are_not_drawn() -> None:
 
     one = graph(posting(variants=many), "TPOT of every arm")
 
-    assert sorted(value for points in over_time(one, series).values() for value in points.values()) == list(
-        range(10, 22)
-    )
+    assert over_time(one, series) == {f"arm{number}": {0: 10 + number} for number in range(12)}
