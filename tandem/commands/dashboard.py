@@ -81,6 +81,7 @@ def _written(chosen: Selection, options: argparse.Namespace) -> Exit:
     from tandem.bench import manifest  # noqa: PLC0415 - numpy
     from tandem.commands.watching import scope  # noqa: PLC0415
     from tandem.watch.dashboards import dashboards  # noqa: PLC0415
+    from tandem.watch.expression import ExpressionError  # noqa: PLC0415
     from tandem.watch.page import page  # noqa: PLC0415 - the chart library
     from tandem.watch.picture import Held  # noqa: PLC0415
 
@@ -92,10 +93,13 @@ def _written(chosen: Selection, options: argparse.Namespace) -> Exit:
     series = _series(options.folder, environment, experiment)
     span = series.span()
     if span is None:
-        raise _refused("no request of this run succeeded", str(options.folder), "measure again")
+        raise _refused("there is no request in these records", str(options.folder), "measure first: tandem bench run")
     held = Held(series=series, publishers=frozenset({BENCH}), elsewhere=_ELSEWHERE, start_s=span[0], end_s=span[1])
     drawn = dashboards(scope(environment, [experiment]))
-    text = page(drawn, held, _about(environment, experiment, run))
+    try:
+        text = page(drawn, held, _about(environment, experiment, run))
+    except ExpressionError as error:  # a class whose name no SEARCH can hold
+        raise _refused(f"no graph can be drawn of it: {error}", str(options.folder), "rename the class") from error
     _write(options.html, text)
     if chosen.as_json:
         print_json({"html": str(options.html), "bytes": len(text.encode())})

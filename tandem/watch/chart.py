@@ -6,6 +6,7 @@ drawing. The same version gives the same bytes.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import vl_convert
@@ -19,11 +20,13 @@ _DASHES = [[1, 0], [5, 3], [1.5, 2.5], [8, 3, 2, 3]]
 _HUES = 6
 
 
+@cache
 def library() -> str:
     """Return Vega as one script of JavaScript, which sets `window.vega`."""
     return str(vl_convert.javascript_bundle(_SNIPPET.format(version=vl_convert.get_vega_version())))
 
 
+@cache
 def chart() -> dict[str, Any]:
     """Return the Vega specification of a graph over time; its data sets are filled in by who draws.
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import math
 import operator
+import re
 import warnings
 from collections.abc import Callable
 from typing import Protocol
@@ -19,6 +20,7 @@ from tandem.watch.series import MINUTE_S, StatisticError
 from tandem.watch.widget import Expression
 
 MOST_CHARACTERS = 2048  # GetMetricData, MetricDataQuery.Expression
+_QUOTED = re.compile(r"'([^']*)'")
 Value = float | Drawn | tuple[Drawn, ...]
 _ARITHMETIC: dict[type[ast.operator], Binary] = {
     ast.Add: operator.add,
@@ -219,11 +221,17 @@ class Formula:
             raise self._fault("the number is too large", call)
         return float(number)
 
+    def _quoted(self, node: ast.expr) -> str | None:
+        """Return what stands between single quotes, backslashes as they stand: they belong to the search language."""
+        words = _QUOTED.fullmatch(ast.get_source_segment(self._line.text.strip(), node) or "")
+        return words[1] if words else None
+
     def _search(self, call: ast.Call) -> Value:
-        words = [each.value if isinstance(each, ast.Constant) else None for each in self._arguments(call, 2, 3)]
-        query, statistic, period_s = (*words, MINUTE_S)[:3]
-        if not isinstance(query, str) or not isinstance(statistic, str):
-            raise self._fault("SEARCH takes a query and a statistic, both quoted", call)
+        asked, of, *rest = self._arguments(call, 2, 3)
+        query, statistic = self._quoted(asked), self._quoted(of)
+        if query is None or statistic is None:
+            raise self._fault("SEARCH takes a query and a statistic, both in single quotes", call)
+        period_s = rest[0].value if rest and isinstance(rest[0], ast.Constant) else MINUTE_S if not rest else None
         if type(period_s) is not int or period_s < 1 or period_s % MINUTE_S:
             raise self._fault("the period of SEARCH is not of whole minutes", call)
         try:

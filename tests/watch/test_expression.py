@@ -246,7 +246,11 @@ def test_the_order_of_dimensions_says_nothing() -> None:
         ("SEARCH('{Tandem}', 'p50', 7)", "the period of SEARCH is not of whole minutes"),
         ("SEARCH('{Tandem}', 'p50', True)", "the period of SEARCH is not of whole minutes"),
         ("SEARCH('{Tandem}')", "SEARCH takes 2 or 3 arguments"),
-        ("SEARCH(a, 'p50')", "SEARCH takes a query and a statistic, both quoted"),
+        ("SEARCH(a, 'p50')", "SEARCH takes a query and a statistic, both in single quotes"),
+        ("SEARCH('{Tandem/test,Of} ' 'a', 'Sum')", "both in single quotes"),
+        ("SEARCH(\"{Tandem/test,Of}\", 'Sum')", "both in single quotes"),
+        ("SEARCH('{Tandem/test,Of} it\\'s', 'Sum')", "both in single quotes"),
+        ("SEARCH('{Tandem/test,Of}', 'Sum', a)", "the period of SEARCH is not of whole minutes"),
         ("SEARCH('{Tandem/test,Of}', 'median')", "median is no statistic"),
     ],
 )
