@@ -20,6 +20,8 @@ ALLOWED = {
     "tandem/rules": {"tandem.rules", "tandem.spec"},
     "tandem/artifacts": {"tandem.artifacts", "tandem.spec"},
     "tandem/bench": {"tandem.bench", "tandem.metrics"},
+    "tandem/publish": {"tandem.publish", "tandem.metrics"},
+    "tandem/watch": {"tandem.watch", "tandem.spec", "tandem.metrics"},
     "tandem/commands": {
         "tandem.commands",
         "tandem.spec",
@@ -27,12 +29,14 @@ ALLOWED = {
         "tandem.artifacts",
         "tandem.bench",
         "tandem.metrics",
+        "tandem.publish",
+        "tandem.watch",
         "tandem.twin",
         "charts",
     },
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
     "lambdas": set(),
-    "stacks": {"stacks", "tandem.spec", "tandem.rules"},
+    "stacks": {"stacks", "tandem.spec", "tandem.rules", "tandem.watch", "tandem.metrics"},
     "charts": {"charts", "tandem.spec", "tandem.rules"},
 }
 JSII = {"aws_cdk", "cdk8s", "constructs", "jsii"}
@@ -41,6 +45,8 @@ FORBIDDEN_LIBRARIES = {
     "tandem/rules": JSII | {"boto3", "botocore"},
     "tandem/artifacts": JSII,
     "tandem/bench": JSII | {"boto3", "botocore", "kubernetes"},
+    "tandem/publish": JSII,
+    "tandem/watch": JSII | {"boto3", "botocore"},
     "tandem/commands": JSII | {"boto3", "botocore"},
     "stacks": {"cdk8s"},
     "charts": {"aws_cdk"},
@@ -97,6 +103,12 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
     libraries = {name.partition(".")[0] for name in imports(path)}
 
     assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore"}
+
+
+def test_the_catalogue_of_figures_needs_the_standard_library_alone() -> None:
+    libraries = {name.partition(".")[0] for name in imports(ROOT / "tandem/metrics.py")}
+
+    assert libraries <= set(sys.stdlib_module_names)
 
 
 def test_only_the_cli_and_the_app_start_from_charts_and_stacks() -> None:
@@ -182,4 +194,4 @@ def test_the_documents_name_only_commands_that_exist() -> None:
 
     named = {name for path in documents for name in re.findall(r"`tandem ([a-z]+)", path.read_text())}
 
-    assert named <= {"check", "render", "images", "show", "new", "artifacts", "bench", "twin"}
+    assert named <= {"check", "render", "images", "show", "new", "artifacts", "bench", "twin", "dashboard"}

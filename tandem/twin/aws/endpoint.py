@@ -13,12 +13,14 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from typing import Any, Self
 
 import boto3
 from botocore.config import Config
 
+from tandem.twin.aws.fleet import Fleet
 from tandem.twin.aws.installation import ENVIRONMENT, HERE, EndpointError, python
 from tandem.twin.aws.launcher import PREFIX, WORK
 from tandem.twin.loopback import free_port
@@ -157,6 +159,21 @@ class Endpoint:
         """Forget all state."""
         request = urllib.request.Request(f"{self.url}/_ministack/reset", method="POST")  # noqa: S310  # its own address
         _DIRECT.open(request, timeout=30).close()
+
+    def fleet(self, knobs: Fleet | None = None) -> None:
+        """Put knobs into force; none puts all back. What their clock makes due is done when this returns.
+
+        Raises:
+            urllib.error.HTTPError: the endpoint refuses a value.
+        """
+        said = json.dumps(asdict(knobs or Fleet())).encode()
+        request = urllib.request.Request(f"{self.url}/_tandem/fleet", data=said, method="PUT")  # noqa: S310  # its own
+        _DIRECT.open(request, timeout=30).close()
+
+    def now(self) -> datetime:
+        """The time by the endpoint's clock, which `Fleet.clock_offset_s` moves."""
+        with _DIRECT.open(f"{self.url}/_tandem/fleet", timeout=5) as answer:
+            return datetime.fromtimestamp(json.load(answer)["now"], tz=UTC)
 
     def wait(self) -> int:
         """Wait until it ends by itself; its exit code."""

@@ -14,9 +14,13 @@ from . import (
     dashboards,
     eks_api,
     eks_types,
+    fleet_instances,
+    fleet_knobs,
     functions,
     launch_template,
     network,
+    node_group_api,
+    node_groups,
     recorded,
     registry,
     s3_parts,
@@ -26,6 +30,7 @@ from . import (
 )
 
 MODULES = (
-    adoption, network, launch_template, bucket, s3_refusals, s3_parts, s3_store, functions, eks_api, eks_types,
+    adoption, network, launch_template, bucket, s3_refusals, s3_parts, s3_store, functions, fleet_knobs,
+    fleet_instances, node_groups, eks_api, node_group_api, eks_types,
     registry, builds, alarms, dashboards, topics, recorded,
 )  # fmt: skip

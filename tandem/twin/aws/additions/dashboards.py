@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Dashboards: a body that CloudWatch would not draw is refused, as on AWS, and tags are kept. MiniStack does neither."""
+"""Dashboards: a body that CloudWatch cannot draw is refused, as on AWS, and tags are kept; MiniStack does neither."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The EKS API's missing half: every field kept, updates with a record, and the refusals that protect a cluster."""
+"""The EKS API's missing half but for node groups: every field kept, updates with a record, protected clusters."""
 
 from __future__ import annotations
 
@@ -9,32 +9,33 @@ import re
 from ministack.core.responses import AccountRegionScopedDict, get_account_id, new_uuid
 from ministack.services import ec2, eks
 
-from . import wire
+from . import fleet_knobs, wire
 from .handlers import REFUSED
 
 NEEDS = {
-    ec2: ("_launch_templates", "_security_groups", "_subnets"),
+    ec2: ("_security_groups", "_subnets"),
     eks: (
-        "_clusters", "_create_cluster", "_create_nodegroup", "_delete_cluster", "_error", "_handle_request_sync",
-        "_json_resp", "_nodegroups", "_now",
+        "_clusters", "_create_cluster", "_delete_cluster", "_error", "_handle_request_sync", "_json_resp",
+        "_nodegroups", "_now",
     ),
 }  # fmt: skip
 
 _CLUSTER = wire.answer_shape("eks", "DescribeCluster", "cluster")
-_NODEGROUP = wire.answer_shape("eks", "DescribeNodegroup", "nodegroup")
 # Merged member by member by an update; what an update does not name stays.
 _NESTED = {"resourcesVpcConfig", "accessConfig", "scalingConfig", "kubernetesNetworkConfig"}
 
 _updates = AccountRegionScopedDict()
+_lost = set()
 _originals = {}
 
 
 def install(_handlers: dict) -> None:
     """Wrap the service's functions and put our routes before its own."""
     for name, wrapper in (("_create_cluster", _create_cluster), ("_delete_cluster", _delete_cluster),
-                          ("_create_nodegroup", _create_nodegroup), ("_handle_request_sync", _handle)):  # fmt: skip
+                          ("_handle_request_sync", _handle)):  # fmt: skip
         _originals[name] = getattr(eks, name)
         setattr(eks, name, wrapper)
+    fleet_knobs.forget.extend((_updates.clear, _lost.clear))
 
 
 def _create_cluster(body, creator_arn=None):
@@ -87,44 +88,8 @@ def _delete_cluster(name):
     return answer
 
 
-def _create_nodegroup(cluster_name, body):
-    refused = _refused(body)
-    if refused:
-        return eks._error(400, "InvalidParameterException", refused)
-    answer = _originals["_create_nodegroup"](cluster_name, body)
-    if answer[0] >= REFUSED:
-        return answer
-    nodegroup = eks._nodegroups[f"{cluster_name}/{body['nodegroupName']}"]
-    keep(nodegroup, body, _NODEGROUP)
-    if "launchTemplate" in body:
-        # With a launch template EKS invents neither a type nor a disk.
-        for name in {"instanceTypes", "diskSize"} - body.keys():
-            nodegroup.pop(name, None)
-    return eks._json_resp(200, {"nodegroup": nodegroup})
-
-
-def _refused(body):
-    scaling = body.get("scalingConfig", {})
-    template = body.get("launchTemplate", {})
-    if scaling and not in_order(scaling):
-        return "Minimum capacity must not exceed desired, nor desired the maximum capacity"
-    if template.get("id") and template["id"] not in ec2._launch_templates:
-        return f"Launch template {template['id']} does not exist"
-    if body.get("capacityType") == "CAPACITY_BLOCK" and not template:
-        return "A launch template is required for capacity type CAPACITY_BLOCK"
-    if template and "diskSize" in body:
-        return "Disk size must be specified within the launch template."
-    return None
-
-
-def in_order(scaling: dict) -> bool:
-    """Whether minSize <= desiredSize <= maxSize, with a maximum of at least one node, as EKS demands."""
-    smallest, wanted, largest = (scaling.get(name, 0) for name in ("minSize", "desiredSize", "maxSize"))
-    return 0 <= smallest <= wanted <= largest and largest >= 1
-
-
 def _handle(method, path, headers, body, query):
-    for pattern, verb, answer in _ROUTES:
+    for pattern, verb, answer in ROUTES:
         found = re.fullmatch(pattern, path)
         if found and method == verb:
             said = json.loads(body) if body else {}
@@ -138,53 +103,36 @@ def _update_cluster(name, said, _query):
     if cluster is None:
         return _missing(f"No cluster found for name: {name}.")
     keep(cluster, said)
-    return _updated(name, "", "VersionUpdate" if "version" in said else "ConfigUpdate", said)
+    return updated(f"{name}/", "VersionUpdate" if "version" in said else "ConfigUpdate", said)
 
 
-def _update_nodegroup(cluster, name, said, _query):
-    nodegroup = eks._nodegroups.get(f"{cluster}/{name}")
-    if nodegroup is None:
-        return _missing(f"No node group found for name: {name}.")
-    scaling = {**nodegroup["scalingConfig"], **said.get("scalingConfig", {})}
-    if not in_order(scaling):
-        return eks._error(400, "InvalidParameterException", f"Minimum, desired and maximum out of order: {scaling}")
-    labels, taints = said.pop("labels", {}), said.pop("taints", {})
-    keep(nodegroup, said, _NODEGROUP)
-    nodegroup["labels"] = {
-        **{key: value for key, value in nodegroup["labels"].items() if key not in labels.get("removeLabels", [])},
-        **labels.get("addOrUpdateLabels", {}),
-    }
-    nodegroup["taints"] = _tainted(nodegroup["taints"], taints)
-    nodegroup["modifiedAt"] = eks._now()
-    return _updated(cluster, name, "ConfigUpdate", said)
+def updated(of: str, type_: str, said: dict, *, status: str = "Successful", lost: bool = False) -> tuple:
+    """Record an update; the answer to it says InProgress, as EKS does.
 
-
-def _tainted(taints, said):
-    gone = [_taint_key(taint) for taint in said.get("removeTaints", []) + said.get("addOrUpdateTaints", [])]
-    return [taint for taint in taints if _taint_key(taint) not in gone] + said.get("addOrUpdateTaints", [])
-
-
-def _taint_key(taint):
-    return taint["key"], taint["effect"]
-
-
-def _update_nodegroup_version(cluster, name, said, _query):
-    nodegroup = eks._nodegroups.get(f"{cluster}/{name}")
-    if nodegroup is None:
-        return _missing(f"No node group found for name: {name}.")
-    keep(nodegroup, said, _NODEGROUP)
-    return _updated(cluster, name, "VersionUpdate", said)
-
-
-def _updated(cluster, nodegroup, type_, said):
-    """The update's record: it is in force at once, the answer says InProgress as EKS does, a describe Successful."""
+    Args:
+        of: `cluster/node group`; the second part is empty for the cluster itself.
+        type_: as EKS names it.
+        said: the request.
+        status: what a describe says from now on; `succeed` ends one that is InProgress.
+        lost: nothing will come of it, and it is never ended.
+    """
     params = [
         {"type": _parameter(name), "value": json.dumps(value)} for name, value in said.items() if _parameter(name)
     ]
-    update = {"id": new_uuid(), "status": "Successful", "type": type_, "params": params, "createdAt": eks._now(),
+    update = {"id": new_uuid(), "status": status, "type": type_, "params": params, "createdAt": eks._now(),
               "errors": []}  # fmt: skip
-    _updates[f"{cluster}/{nodegroup}/{update['id']}"] = update
+    key = f"{of}/{update['id']}"
+    _updates[key] = update
+    if lost:
+        _lost.add(key)
     return eks._json_resp(200, {"update": {**update, "status": "InProgress"}})
+
+
+def succeed(nodegroup: str) -> None:
+    """End the updates of a node group, `cluster/name`, that its instances have followed."""
+    for key, update in _updates.items():
+        if key.startswith(f"{nodegroup}/") and key not in _lost:
+            update["status"] = "Successful"
 
 
 def _parameter(name):
@@ -206,12 +154,10 @@ def _missing(message):
     return eks._error(404, "ResourceNotFoundException", message)
 
 
-_GROUP = r"/clusters/([^/]+)/node-groups/([^/]+)"
-_ROUTES = (
+# other modules add theirs
+ROUTES = [
     (r"/clusters/([^/]+)/update-config", "POST", _update_cluster),
     (r"/clusters/([^/]+)/updates", "POST", _update_cluster),
     (r"/clusters/([^/]+)/updates", "GET", _list_updates),
     (r"/clusters/([^/]+)/updates/([^/]+)", "GET", _describe_update),
-    (f"{_GROUP}/update-config", "POST", _update_nodegroup),
-    (f"{_GROUP}/update-version", "POST", _update_nodegroup_version),
-)
+]

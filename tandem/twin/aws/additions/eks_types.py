@@ -6,16 +6,17 @@ from __future__ import annotations
 from ministack.services import eks
 from ministack.services.cloudformation import provisioners
 
-from . import wire
-from .eks_api import in_order, keep
+from . import node_groups, wire
+from .eks_api import keep
 from .handlers import MISSING, answered, handler, replaced, succeeded, taggable
+from .node_group_api import in_order
 
 NEEDS = {
     eks: (
         "_access_entries", "_addons", "_ae_key", "_associate_access_policy", "_clusters", "_create_access_entry",
         "_create_addon", "_create_cluster", "_create_nodegroup", "_create_pod_identity_association",
-        "_delete_access_entry", "_delete_addon", "_delete_cluster", "_delete_pod_identity_association",
-        "_disassociate_access_policy", "_nodegroups", "_pia_key", "_pod_identity_associations", "_tags",
+        "_delete_access_entry", "_delete_addon", "_delete_cluster", "_delete_nodegroup",
+        "_delete_pod_identity_association", "_disassociate_access_policy", "_nodegroups", "_pia_key", "_pod_identity_associations", "_tags",
         "_update_access_entry", "_update_pod_identity_association",
     ),
     provisioners: (
@@ -99,7 +100,14 @@ def _nodegroup_create(logical_id, properties, stack):
     said = _nodegroup_said(properties)
     said.setdefault("nodegroupName", provisioners._physical_name(stack, logical_id, max_len=63))
     succeeded(eks._create_nodegroup(said["clusterName"], said))
-    record = eks._nodegroups[f"{said['clusterName']}/{said['nodegroupName']}"]
+    cluster, name = said["clusterName"], said["nodegroupName"]
+    record = eks._nodegroups[f"{cluster}/{name}"]
+    try:
+        node_groups.awaited(cluster, name)
+    except ValueError:
+        eks._delete_nodegroup(cluster, name)  # the rollback knows no physical id to delete
+        node_groups.awaited(cluster, name)
+        raise
     return _nodegroup_identity(record)
 
 
@@ -111,7 +119,9 @@ def _nodegroup_identity(record):
 
 def _nodegroup_kept(name, properties):
     said = {key: value for key, value in _nodegroup_said(properties).items() if key != "tags"}
-    keep(eks._nodegroups[f"{properties['ClusterName']}/{name}"], said, _NODEGROUP_RECORD)
+    record = eks._nodegroups[f"{properties['ClusterName']}/{name}"]
+    keep(record, said, _NODEGROUP_RECORD)
+    node_groups.follow(record)
 
 
 def _said(operation, properties, *left_out):

@@ -179,6 +179,11 @@ def terminate(instance: dict) -> None:
 
 def _terminated_by_id(original, parameters):
     """TerminateInstances: an instance of a node group is not gone at once, as MiniStack would have it."""
+    with fleet_knobs.lock:
+        return _shut_down(original, parameters)
+
+
+def _shut_down(original, parameters):
     named = [ec2._instances.get(identity) for identity in ec2._parse_member_list(parameters, "InstanceId")]
     ours = [(one, dict(one["State"]), one.get("_terminated_at")) for one in named if one and GROUP in one]
     status, head, body = original(parameters)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
@@ -20,6 +21,8 @@ from ministack.services import eks
 NEEDS = {app: ("app",), eks: ("reset",)}
 
 PATH = "/_tandem/fleet"
+# held by whoever changes instances, groups or what is scheduled
+lock = threading.RLock()
 # what is done before a PUT is answered, in this order; the other modules add themselves
 due: list[Callable[[], None]] = []
 # what else a reset forgets
