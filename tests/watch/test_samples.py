@@ -8,6 +8,7 @@ import pytest
 from recorded import SAMPLES, pages, sample, sends, sent, types
 
 from tandem.metrics import (
+    BENCH,
     CONTAINER_INSIGHTS,
     LOG_FILTER,
     NEURON,
@@ -16,10 +17,19 @@ from tandem.metrics import (
     WATCHED,
     cloudwatch_unit,
     namespace,
+    published,
 )
 
 README = (SAMPLES / "README.md").read_text()
 DATED = re.compile(r"20\d\d-\d\d")
+
+
+def test_the_bench_was_recorded_to_send_every_published_metric_with_its_unit_and_no_other() -> None:
+    assert {(one.name, one.unit) for one in sent(BENCH)} == {(one.name, cloudwatch_unit(one)) for one in published()}
+
+
+def test_the_bench_was_recorded_to_send_all_of_it_with_its_dimensions() -> None:
+    assert {one.dimensions for one in sent(BENCH)} == {frozenset(names) for names in PUBLISHERS[BENCH].dimensions}
 
 
 @pytest.mark.parametrize(("publisher", "name"), WATCHED, ids=str)
