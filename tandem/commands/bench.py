@@ -1,10 +1,11 @@
-"""`tandem bench run|report|truth`: measure servers, read again what was measured, hold it against a server's own log.
+"""`tandem bench run|report|truth|publish`: measure servers, read again, hold against a server's own log, send to AWS.
 
 Invariant: plan and progress go to standard error, the table or JSON to standard output; whatever ends a run, what it
 recorded is kept and reported on. aiohttp, numpy and uvloop are loaded by these commands alone, and when they run.
 
 Exit codes of `run`: 0 every request counted; 1 some failed, and every cell of every arm has data; 2 bad input; 3 an
-arm could not be measured, or a cell has no request that succeeded, or the disk took no more; 130 interrupted.
+arm could not be measured, or a cell has no request that succeeded, or the disk took no more, or with --publish not all
+is published; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import TYPE_CHECKING
 from tandem.commands.bench_flags import add_flags
 from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.publish import add_flags as publish_flags
+from tandem.commands.publish import publish, publishing
 
 if TYPE_CHECKING:
     from tandem.bench.fault import BenchError
@@ -31,7 +34,7 @@ DEFAULT_SUITES = ("real",)
 LEAST_SOCKETS = 512  # an open loop has as many as its servers are slow
 EXIT_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
-    "a cell has no data, or the disk is full; 130 interrupted"
+    "a cell has no data, the disk is full, or with --publish not all is published; 130 interrupted"
 )
 
 
@@ -49,6 +52,8 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
     truth.add_argument(
         "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
     )
+    does = "send a run's figures to CloudWatch and its records to S3, as far as they are not there"
+    publish_flags(verbs.add_parser("publish", help=does, description=does, epilog=parser.epilog, parents=[shared]))
 
 
 def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
@@ -67,6 +72,8 @@ def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
     try:
         if options.verb == "truth":
             return _truth(options.folder, options.log, chosen)
+        if options.verb == "publish":
+            return publish(chosen, options)
         return _report(options.folder, chosen) if options.verb == "report" else _run(chosen, options)
     except BenchError as fault:
         _tell(fault, as_json=chosen.as_json)
@@ -106,8 +113,11 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
     settings = _settings(chosen, options)
     folder = options.resume or options.out
     _room_for_sockets(len(settings.arms) * max((*(settings.concurrency or ()), LEAST_SOCKETS)))
-    outcome = uvloop.run(Run(settings=settings, folder=folder, resume=options.resume is not None).run())
-    return _ended(outcome, folder, chosen)
+    sent = publishing(chosen, options, settings, folder)
+    run = Run(settings=settings, folder=folder, resume=options.resume is not None, on_round=sent)
+    outcome = uvloop.run(run.run())
+    unsent = sent.ended() if sent else Exit.DONE
+    return max(_ended(outcome, folder, chosen), unsent)
 
 
 def _room_for_sockets(wanted: int) -> None:

@@ -50,7 +50,7 @@ def measured(chosen: Selection, options: argparse.Namespace) -> Measured:
         BenchError: flags that contradict each other or lack something.
         SpecError: a declared file is refused.
     """
-    if options.env is None and options.experiment is None:
+    if options.env is None and (options.experiment is None or options.publish):
         return Measured(arms=_by_address(options))
     given = [flag for flag, value in (("--baseline", options.baseline), ("--variant", options.variant),
                                       ("--model", options.model)) if value]  # fmt: skip

@@ -39,6 +39,10 @@ def _arms(run: argparse.ArgumentParser) -> None:
     arms.add_argument("--env", metavar="NAME", help="the environment inside whose cluster this runs")
     arms.add_argument("--experiment", metavar="NAME", help="its experiment: servers, model, suites and schedule")
     arms.add_argument("--only", type=words, metavar="NAME,...", help="these variants of the experiment; the first is A")
+    arms.add_argument(
+        "--publish", nargs="?", const="", metavar="ENV",
+        help="send each round to CloudWatch and S3; ENV where servers are named by address, with --experiment",
+    )  # fmt: skip
     arms.add_argument("--api-key-env", metavar="VARIABLE", help="variable that holds the servers' API key")
 
 

@@ -14,7 +14,9 @@ CHOSEN = Selection(environments=Path("environments"), experiments=Path("experime
 
 
 def options(**changed: object) -> argparse.Namespace:
-    given = {"env": None, "experiment": None, "only": None, "baseline": None, "variant": [], "model": None}
+    given = {
+        "env": None, "experiment": None, "only": None, "publish": None, "baseline": None, "variant": [], "model": None,
+    }  # fmt: skip
     return argparse.Namespace(**(given | changed))
 
 

@@ -1,0 +1,239 @@
+"""`tandem bench publish` and `tandem bench run --publish` as their user meets them, against the local endpoint."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
+
+from bench_cli import MODEL, Pair, Schedule
+from bucket_specs import ENV, folders, write_environment
+from measured import arm, record, write_run
+from planned import suite_file
+
+from tandem.bench import manifest
+from tandem.cli import main
+from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+
+pytestmark = pytest.mark.endpoint
+ARMS = ("qwen-vllm", "qwen-sd-vllm")
+
+
+@pytest.fixture
+def world(specs, bucket, aws, endpoint, proxy, monkeypatch):  # noqa: ARG001 - the variables of aws are set
+    """Specs whose environment has the test's bucket, and boto3 led through the fault proxy."""
+    write_environment(specs, bucket)
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, proxy.url)
+    return specs
+
+
+@pytest.fixture(scope="module")
+def pair():
+    made = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4))
+    yield made
+    made.end()
+
+
+def measured(folder, class_="chat", **changes):
+    """A folder of one round in which each arm answered twice, ten minutes ago."""
+    records = [
+        record(request_id=f"{name}-{number}", arm=name, class_=class_, start_s=1000.0 + number)
+        for name in ARMS
+        for number in range(2)
+    ]
+    began = datetime.fromtimestamp(time.time() - 600, tz=UTC).isoformat()
+    clock = manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc=began)
+    arms = (arm(ARMS[0], role="baseline"), arm(ARMS[1]))
+    return write_run(folder, records, **{"arms": arms, "clock": clock, "created_utc": began, **changes})
+
+
+def publish(world, folder, *more, env=ENV):
+    return main(["bench", "publish", str(folder), "--env", env, *folders(world), *more])
+
+
+def values(endpoint, metric, class_, concurrency="4", hours=1):
+    """How many values of each arm CloudWatch holds."""
+    now = time.time()
+    dimensions = {"Experiment": "post", "PromptClass": class_, "Concurrency": concurrency}
+    return [
+        sum(
+            point["SampleCount"]
+            for point in endpoint.client("cloudwatch").get_metric_statistics(
+                Namespace=f"Tandem/{ENV}", MetricName=metric, Period=60, Statistics=["SampleCount"],
+                StartTime=now - hours * 3600, EndTime=now + 3600,
+                Dimensions=[{"Name": key, "Value": value} for key, value in {**dimensions, "Variant": name}.items()],
+            )["Datapoints"]
+        )
+        for name in ARMS
+    ]  # fmt: skip
+
+
+def objects(endpoint, bucket):
+    found = endpoint.client("s3").list_objects_v2(Bucket=bucket, Prefix="results/post/")
+    return sorted(row["Key"].split("/", 3)[3] for row in found.get("Contents", ()))
+
+
+def test_a_folder_is_published_with_its_figures_and_its_files(world, tmp_path, endpoint, bucket, capsys):
+    code = publish(world, measured(tmp_path / "out", "first"))
+
+    assert (code, values(endpoint, "ttft_ms", "first"), values(endpoint, "requests", "first")) == (0, [2, 2], [1, 1])
+    assert objects(endpoint, bucket) == ["manifest.json", "published/round-00000.jsonl", "records/round-00000.jsonl"]
+    assert capsys.readouterr().out.startswith(f"1 round in 2 requests to Tandem/{ENV}, 2 objects to s3://{bucket}/")
+
+
+def test_the_stored_records_are_those_of_the_folder(world, tmp_path, endpoint, bucket):
+    folder = measured(tmp_path / "out", "stored")
+
+    publish(world, folder)
+
+    run = manifest.run_id(manifest.read(folder))
+    key = f"results/post/{run}/records/round-00000.jsonl"
+    stored = endpoint.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
+    assert stored == (folder / "records.jsonl").read_bytes()
+
+
+def test_a_second_publish_sends_nothing_and_gives_0(world, tmp_path, endpoint, proxy):
+    folder = measured(tmp_path / "out", "again")
+    publish(world, folder)
+    proxy.forget()
+
+    assert publish(world, folder) == 0
+    assert (proxy.requests("PutMetricData"), values(endpoint, "ttft_ms", "again")) == ((), [2, 2])
+
+
+def test_json_says_what_was_sent(world, tmp_path, capsys):
+    publish(world, measured(tmp_path / "out", "json"), "--json")
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["namespace"], said["rounds"], said["lost"], said["left"], said["exit_code"]) == (
+        f"Tandem/{ENV}", [0], [], [], 0,
+    )  # fmt: skip
+
+
+def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, capsys):
+    folder = measured(tmp_path / "out", "größe")
+
+    codes = [publish(world, folder), publish(world, folder)]
+
+    assert codes == [3, 0]
+    assert "error: class 'größe' of round 0 is not in CloudWatch" in capsys.readouterr().err
+
+
+def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, endpoint, proxy, capsys):
+    folder = measured(tmp_path / "out", "denied")
+    proxy.use(Rule(fault=ACCESS_DENIED, operation="PutMetricData"))
+
+    assert publish(world, folder) == 3
+    assert "cloudwatch:PutMetricData" in capsys.readouterr().err
+    proxy.use()
+    assert publish(world, folder) == 0
+    assert values(endpoint, "ttft_ms", "denied") == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("changes", "more", "said"),
+    [
+        ({"environment": "native-us-east-2", "experiment": "qwen3-native"}, (), "publish it there: --env native-us-e"),
+        ({"environment": ENV, "experiment": "post"}, ("--experiment", "dev"), f"{ENV}/post were measured"),
+        ({}, ("--experiment", "dev"), "hosts no experiment dev"),
+        ({"arms": (arm("qwen-vllm", role="baseline"), arm("other"))}, (), "qwen-vllm, other"),
+    ],
+)
+def test_a_run_that_is_not_the_environments_is_refused_and_nothing_is_asked(
+    world, tmp_path, proxy, capsys, changes, more, said
+):
+    assert publish(world, measured(tmp_path / "out", **changes), *more) == 2
+
+    assert said in capsys.readouterr().err
+    assert proxy.log == ()
+
+
+def test_an_environment_that_is_not_declared_is_refused(world, tmp_path):
+    assert publish(world, measured(tmp_path / "out"), env="nowhere") == 2
+
+
+def test_a_folder_without_a_manifest_is_refused(world, tmp_path, capsys):
+    assert publish(world, tmp_path) == 2
+
+    assert "the manifest cannot be read" in capsys.readouterr().err
+
+
+def test_a_folder_that_a_run_writes_to_gives_3(world, tmp_path, capsys):
+    folder = measured(tmp_path / "out")
+    held = os.open(folder, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+
+    code = publish(world, folder)
+    os.close(held)
+
+    assert code == 3
+    assert "a run is writing to it" in capsys.readouterr().err
+
+
+def run(world, pair, folder, class_, *more):
+    """Measure the pair under the names of the experiment's variants."""
+    one, other = (f"http://127.0.0.1:{server.port}" for server in pair.servers)
+    folder.mkdir(exist_ok=True)
+    suite = suite_file(folder, {class_: ["say one", "say two"]})
+    return main([
+        "bench", "run", "--baseline", f"{ARMS[0]}={one}", "--variant", f"{ARMS[1]}={other}", "--model", MODEL,
+        "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", "--rounds", "2", "--out", str(folder / "out"),
+        *folders(world), *more,
+    ])  # fmt: skip
+
+
+def test_a_run_publishes_its_rounds_and_its_files(world, pair, tmp_path, endpoint, bucket):
+    code = run(world, pair, tmp_path / "a", "running", "--publish", ENV, "--experiment", "post")
+
+    assert (code, values(endpoint, "requests", "running", "2")) == (0, [2, 2])
+    assert values(endpoint, "ttft_ms", "running", "2") == values(endpoint, "e2e_ms", "running", "2")
+    names = objects(endpoint, bucket)
+    assert {"manifest.json", "summary.json", "records/round-00000.jsonl", "records/round-00001.jsonl"} <= set(names)
+
+
+def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_later(
+    world, pair, tmp_path, endpoint, proxy, capsys
+):
+    proxy.use(Rule(fault=ACCESS_DENIED, operation="PutMetricData"))
+
+    code = run(world, pair, tmp_path / "a", "failing", "--publish", ENV, "--experiment", "post")
+
+    folder = tmp_path / "a" / "out"
+    assert (code, manifest.read(folder).ended.reason) == (3, "done")
+    assert "not all of the run is published" in capsys.readouterr().err
+    proxy.use()
+    assert publish(world, folder, "--experiment", "post") == 0
+    assert values(endpoint, "requests", "failing", "2") == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--publish",), "no environment is named"),
+        (("--publish", ENV, "--experiment", "dev"), "hosts no experiment dev"),
+    ],
+)
+def test_a_run_that_cannot_be_published_is_refused_before_it_is_measured(world, pair, tmp_path, capsys, flags, said):
+    pair.forget()
+
+    assert run(world, pair, tmp_path / "a", "chat", *flags) == 2
+
+    assert said in capsys.readouterr().err
+    assert (pair.asked(), (tmp_path / "a" / "out").exists()) == ([], False)
+
+
+def test_another_environment_than_that_of_the_servers_is_refused(world, tmp_path, capsys):
+    flags = ["--env", ENV, "--experiment", "post", "--publish", "dev", "--out", str(tmp_path / "out")]
+
+    assert main(["bench", "run", *flags, *folders(world)]) == 2
+
+    assert "dev is another environment than that of --env" in capsys.readouterr().err
