@@ -7,25 +7,23 @@ dashboards that the environment deploys; nothing is asked of any network.
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from tandem.commands.inputs import Selection, legal
+from tandem.commands.measured import dimensions, measured_experiment
 from tandem.commands.outcome import Exit, print_json
-from tandem.metrics import BENCH, BENCH_DIMENSIONS, EVERY
+from tandem.metrics import BENCH
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
 if TYPE_CHECKING:
-    from tandem.bench.manifest import Arm, Manifest
-    from tandem.bench.points import Row
+    from tandem.bench.manifest import Manifest
     from tandem.watch.page import About
     from tandem.watch.series import Series
 
@@ -34,17 +32,6 @@ _NOTE = (
     "request began. A faint line crosses times without a value."
 )
 _ELSEWHERE = {"unpublished_rounds": ": it is counted while a run is published"}
-
-
-class Ran(Protocol):
-    """What a run measured: a manifest, or what a run is about to start from."""
-
-    @property
-    def environment(self) -> str | None: ...  # noqa: D102
-    @property
-    def experiment(self) -> str | None: ...  # noqa: D102
-    @property
-    def arms(self) -> Sequence[Arm]: ...  # noqa: D102
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +68,7 @@ def _written(chosen: Selection, options: argparse.Namespace) -> Exit:
     from tandem.bench import manifest  # noqa: PLC0415 - numpy
     from tandem.commands.watching import scope  # noqa: PLC0415
     from tandem.watch.dashboards import dashboards  # noqa: PLC0415
-    from tandem.watch.expression import ExpressionError  # noqa: PLC0415
+    from tandem.watch.formula import ExpressionError  # noqa: PLC0415
     from tandem.watch.page import page  # noqa: PLC0415 - the chart library
     from tandem.watch.picture import Held  # noqa: PLC0415
 
@@ -108,40 +95,6 @@ def _written(chosen: Selection, options: argparse.Namespace) -> Exit:
     return Exit.DONE
 
 
-def measured_experiment(
-    environment: Environment, hosted: Sequence[Experiment], run: Ran, name: str | None
-) -> Experiment:
-    """Return the experiment that a run measured.
-
-    Args:
-        environment: that hosts it.
-        hosted: its experiments.
-        run: its manifest, or what it starts from; it names the experiment where it was measured inside the cluster.
-        name: what the user says; None to take what the manifest says, or the only one.
-
-    Raises:
-        BenchError: there is no such experiment, none is named of several, or an arm is none of its variants.
-    """
-    known = {experiment.name: experiment for experiment in hosted}
-    name = name or run.experiment or (next(iter(known)) if len(known) == 1 else None)
-    if name is None:
-        raise _refused(f"{environment.name} hosts {', '.join(known)}", "", "name the measured one: --experiment NAME")
-    if name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        change = f"did you mean {close[0]}?" if close else f"name one of {', '.join(known) or 'none: it hosts none'}"
-        raise _refused(f"{environment.name} hosts no experiment {name}", "--experiment", change)
-    variants = [variant.name for variant in known[name].all_variants()]
-    strange = [arm.name for arm in run.arms if arm.name not in variants]
-    if strange:
-        raise _refused(
-            f"{name} has no variant {' and no '.join(strange)}; its variants are {', '.join(variants)}",
-            "manifest.json",
-            "name the experiment that was measured, or give the arms its variants' names: "
-            "--baseline NAME=URL --variant NAME=URL",
-        )
-    return known[name]
-
-
 def _refused(problem: str, where: str, change: str) -> Exception:
     from tandem.bench.fault import BenchError  # noqa: PLC0415
 
@@ -161,12 +114,6 @@ def _series(folder: Path, environment: Environment, experiment: Experiment) -> S
             key = Key.of(namespace, row.metric, dimensions(experiment.name, row))
             series.add(key, row.at_s, Counter(rounded(row.values).tolist()))
     return series
-
-
-def dimensions(experiment: str, row: Row) -> Iterable[tuple[str, str]]:
-    """Return the dimensions under which a row is published."""
-    load = f"rate-{row.rate_per_s:g}" if row.rate_per_s is not None else str(row.concurrency or EVERY)
-    return zip(BENCH_DIMENSIONS, (experiment, row.arm, row.class_, load), strict=True)
 
 
 def _about(environment: Environment, experiment: Experiment, run: Manifest) -> About:
