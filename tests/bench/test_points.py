@@ -256,6 +256,17 @@ def test_all_loads_together_have_the_acceptance_of_every_turn(tmp_path: Path) ->
     )
 
 
+def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path: Path) -> None:
+    mixed = [record(arm="spec", start_s=1130.0), record(arm="spec", class_="chat", start_s=1070.0)]
+    write_run(tmp_path, mixed, scraped(class_=None), clock=CLOCK, mixed=True)
+
+    stands = [row for one in found(tmp_path) for row in one.rows if row.metric == "acceptance_length"]
+    assert [(row.class_, row.concurrency, row.all_loads, (row.at_s - UTC) // 60) for row in stands] == [
+        ("all", 4, False, 1), ("all", None, True, 1),
+    ]  # fmt: skip
+    assert_like_the_summary(tmp_path)
+
+
 def test_a_cell_without_a_failure_says_0(tmp_path: Path) -> None:
     write_run(tmp_path, [record(), record(request_id="r-1")], clock=CLOCK)
 
