@@ -3,9 +3,10 @@
 Invariant: a function of the environment's names alone. An experiment more or less changes nothing here: servers are
 found in the cluster, by their labels.
 
-Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the add-on's v6.4.0. Unproven:
-that the managed add-on's own schema admits every key of the chart (`aws eks describe-addon-configuration` says), and
-all of it in a cluster.
+Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the add-on's v6.4.0; rendered
+with Helm 4.2.3 the chart makes both agents as they stand here, no neuron-monitor and no DCGM exporter, and they fit its
+CRD and the agent's own schema (2026-11-21). Unproven: that the managed add-on's schema admits every key of the chart
+(`aws eks describe-addon-configuration` says), and all of it in a cluster.
 """
 
 from __future__ import annotations
