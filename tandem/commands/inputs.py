@@ -65,7 +65,10 @@ def read(chosen: Selection) -> Inputs:
     costs = watching.costs(workspace, faults)
     return Inputs(
         workspace=workspace, catalogue=known, watching=costs,
-        faults=(*faults, *watching.over_limit(workspace, costs), *watching.never_measured(workspace, costs)),
+        faults=(
+            *faults, *watching.over_limit(workspace, costs), *watching.too_many_alarms(workspace, costs),
+            *watching.never_measured(workspace, costs),
+        ),
     )  # fmt: skip
 
 

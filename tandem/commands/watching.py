@@ -15,6 +15,8 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault
 from tandem.spec.load import Workspace
+from tandem.watch.alarm import MOST_ALARMS
+from tandem.watch.alarms import alarms
 from tandem.watch.cost import HOURS_OF_A_MONTH, Cost, cost
 from tandem.watch.scope import Scope, Traffic, Watching
 
@@ -68,6 +70,28 @@ def over_limit(workspace: Workspace, found: Mapping[str, Cost]) -> Iterator[Faul
         limit = declared.environment.observability.monthly_limit_usd if declared.environment else asked.usd
         if asked.usd > limit:
             yield _over(declared.document, asked, limit)
+
+
+def too_many_alarms(workspace: Workspace, known: Iterable[str]) -> Iterator[Fault]:
+    """Yield a refusal for each environment with more alarms than its template takes.
+
+    Args:
+        workspace: of what was declared.
+        known: names of environments that are legal, with all that they host.
+    """
+    for name in known:
+        declared = workspace.environments[name]
+        environment = declared.environment
+        hosted = [workspace.experiments[each].experiment for each in environment.experiments] if environment else []
+        found = [experiment for experiment in hosted if experiment]
+        count = len(alarms(scope(environment, found)).alarms) if environment else 0
+        if count > MOST_ALARMS:
+            yield Fault(
+                file=declared.document.file, path="experiments", got=f"{count} alarms on what is hosted",
+                allowed=f"at most {MOST_ALARMS}, since a template takes 500 resources",
+                change="host fewer variants in this environment, or take values out of observability.reference",
+                line=declared.document.lines.get("experiments"),
+            )  # fmt: skip
 
 
 def never_measured(workspace: Workspace, known: Iterable[str]) -> Iterator[Fault]:

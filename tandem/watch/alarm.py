@@ -17,6 +17,9 @@ MOST_DESCRIPTION_CHARACTERS = 1024
 MOST_RULE_CHARACTERS = 10_240
 MOST_CHILDREN = 100  # alarms that a composite's rule names
 MOST_ALARM_METRICS = 10  # metrics of one alarm's expression; a SEARCH is refused
+# of an environment: its template takes 500 resources (CloudFormation user guide, quotas), composites, dashboards,
+# subscribers and log groups among them
+MOST_ALARMS = 460
 MOST_EVALUATION_S = 86_400  # periods x period_s, for a period below an hour
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from tandem.bench.suites.suite import load as suite
 from tandem.cli import main
 from tandem.commands.inputs import Selection, legal
-from tandem.commands.watching import scope
+from tandem.commands.watching import scope, too_many_alarms
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError
@@ -182,3 +183,20 @@ def test_a_reference_of_a_suites_class_or_of_all_of_them_is_not(specs: Path, pro
     inputs = legal(Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,)))
 
     assert not [fault for fault in inputs.faults if "reference" in fault.path]
+
+
+@pytest.mark.parametrize(("variants", "refused"), [(100, False), (130, True)])
+def test_more_alarms_than_a_template_takes_are_refused(variants: int, *, refused: bool) -> None:
+    """The synthesis would refuse them too, and say less of where."""
+    workspace = load(ROOT / "environments", ROOT / "experiments", ("native-us-east-2",))
+    name, *_ = workspace.environments["native-us-east-2"].environment.experiments  # type: ignore[union-attr]
+    post = workspace.experiments[name].experiment
+    assert post is not None
+    wide = post.model_copy(update={"variants": tuple(
+        post.variants[-1].model_copy(update={"name": f"v{index}"}) for index in range(variants)
+    )})  # fmt: skip
+    declared = {**workspace.experiments, name: replace(workspace.experiments[name], experiment=wide)}
+
+    found = list(too_many_alarms(replace(workspace, experiments=declared), ["native-us-east-2"]))
+
+    assert [(fault.path, fault.severity) for fault in found] == ([("experiments", "refusal")] if refused else [])
