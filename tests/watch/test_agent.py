@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,11 @@ def environments() -> dict[str, Environment]:
     """Every committed environment."""
     found = load(ROOT / "environments", ROOT / "experiments").environments
     return {name: declared.environment for name, declared in found.items() if declared.environment}
+
+
+def bodies(file: Path) -> list[dict[str, Any]]:
+    """Return the objects of a rendered file; the committed ones are many, and libyaml reads them in a tenth."""
+    return list(yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader))
 
 
 @pytest.fixture(scope="module", params=sorted(environments()))
@@ -91,7 +97,7 @@ def test_the_reader_is_a_pod_that_a_network_policy_can_admit(scraper: dict[str, 
     admitted = [
         source["namespaceSelector"]["matchExpressions"][0]["values"]
         for file in policies
-        for body in yaml.safe_load_all(file.read_text())
+        for body in bodies(file)
         if body["kind"] == "NetworkPolicy" and body["metadata"]["name"] == "allow-metrics"
         for source in body["spec"]["ingress"][0]["from"]
     ]
@@ -133,11 +139,12 @@ def test_a_declaration_matches_the_job_that_the_scrape_names(scraper: dict[str, 
     assert re.search(declaration["label_matcher"], job["job_name"])
 
 
+@cache
 def servers() -> dict[str, dict[str, Any]]:
     """Return every committed pod template: file and name to namespace, labels and ports, of servers and of all else."""
     found = {}
     for file in (ROOT / "manifests").rglob("*.yaml"):
-        for body in yaml.safe_load_all(file.read_text()):
+        for body in bodies(file):
             if body["kind"] in {"Deployment", "CronJob"}:
                 spec = body["spec"]["template"] if body["kind"] == "Deployment" else _job_template(body)
                 found[f"{file.parent.parent.name}/{body['kind']}/{body['metadata']['name']}"] = {
