@@ -161,19 +161,27 @@ class Endpoint:
         _DIRECT.open(request, timeout=30).close()
 
     def fleet(self, knobs: Fleet | None = None) -> None:
-        """Put knobs into force; none puts all back. What their clock makes due is done when this returns.
+        """Put knobs into force; none puts all back. What their clock makes due is done when this returns."""
+        self.put_fleet(json.dumps(asdict(knobs or Fleet())).encode())
+
+    def put_fleet(self, said: bytes) -> None:
+        """The same in the endpoint's own words.
 
         Raises:
-            urllib.error.HTTPError: the endpoint refuses a value.
+            urllib.error.HTTPError: the endpoint refuses them; 400.
         """
-        said = json.dumps(asdict(knobs or Fleet())).encode()
         request = urllib.request.Request(f"{self.url}/_tandem/fleet", data=said, method="PUT")  # noqa: S310  # its own
         _DIRECT.open(request, timeout=30).close()
 
+    def fleet_in_force(self) -> dict[str, Any]:
+        """Each knob by name, and `now`, seconds since the epoch by the endpoint's clock."""
+        with _DIRECT.open(f"{self.url}/_tandem/fleet", timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
     def now(self) -> datetime:
         """The time by the endpoint's clock, which `Fleet.clock_offset_s` moves."""
-        with _DIRECT.open(f"{self.url}/_tandem/fleet", timeout=5) as answer:
-            return datetime.fromtimestamp(json.load(answer)["now"], tz=UTC)
+        return datetime.fromtimestamp(self.fleet_in_force()["now"], tz=UTC)
 
     def wait(self) -> int:
         """Wait until it ends by itself; its exit code."""

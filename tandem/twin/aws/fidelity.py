@@ -73,8 +73,8 @@ FIDELITY: Mapping[str, Fidelity] = {
     "AWS::EC2::FlowLog": _stored("kept and described; no flow is ever logged, since no packet flows"),
     "AWS::EC2::InternetGateway": _stored(_NO_PACKETS),
     "AWS::EC2::LaunchTemplate": _stored(
-        "versions are kept; no instance is launched, so whether the reservation exists, the AMI boots or the "
-        "interfaces fit the instance type is not seen"
+        "versions are kept, instances of a node group take type, tags and root volume from them; whether the "
+        "reservation exists, the AMI boots or the interfaces fit the instance type is not seen"
     ),
     "AWS::EC2::NatGateway": _stored("available at once; AWS takes minutes, and no packet flows here"),
     "AWS::EC2::PlacementGroup": _stored("kept and described; nothing is placed"),
@@ -107,8 +107,9 @@ FIDELITY: Mapping[str, Fidelity] = {
         BootstrapSelfManagedAddons=_SILENT,
         Force=_SILENT,
     ),
-    "AWS::EKS::Nodegroup": _stored(
-        "ACTIVE at once; no Auto Scaling group, no instance, no node joins, capacity is not tried",
+    "AWS::EKS::Nodegroup": _real(
+        "its Auto Scaling group starts, stops and replaces EC2 instances in tenths of seconds, where AWS takes minutes; "
+        "an instance has no machine, network interface or node in it, and capacity is what the endpoint is told",
         ForceUpdateEnabled=_SILENT,
     ),
     "AWS::EKS::PodIdentityAssociation": _stored("kept and described; no pod asks for its credentials"),
@@ -155,7 +156,7 @@ NOT_REHEARSED = (
     "IAM, bucket and key policies are kept, not enforced",
     "no node joins, no pod is scheduled, no manifest or chart is applied",
     "Capacity Blocks, reservations, instance offerings, quotas and prices do not exist here",
-    "everything is ready at once; AWS passes through minutes of creating and updating",
+    "everything but instances is ready at once; AWS passes through minutes of creating and updating",
     "a deploy role is assumed without being checked; on AWS the bootstrap's policies and boundary decide",
 )
 

@@ -118,6 +118,8 @@ async def _body(receive):
 
 
 def _checked(said):
+    if not isinstance(said, dict):
+        raise TypeError(f"{PATH} takes an object of knobs")
     known = {field.name: type(field.default) for field in fields(Knobs)}
     unknown = sorted(said.keys() - known.keys())
     if unknown:

@@ -1,0 +1,649 @@
+"""Fleets with machines behind them: what EC2 lists when a node group is raised, lowered, broken or deleted."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import urllib.error
+from dataclasses import asdict, fields, replace
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from twin_resources import cluster, launch_template, nodegroup, subnet
+
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.fleet import Fleet
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1)
+FROZEN = Fleet(start_delay_s=3600, stop_delay_s=3600)
+_NUMBER = itertools.count()
+
+
+@pytest.fixture(autouse=True)
+def quick(endpoint):
+    endpoint.fleet(QUICK)
+    yield
+    endpoint.fleet()
+
+
+def until(found, wanted):
+    """What is found, as soon as it is what is wanted, or after ten seconds whatever it is."""
+    deadline = time.monotonic() + 10
+    while (seen := found()) != wanted and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return seen
+
+
+@pytest.fixture
+def group(endpoint, deploy):
+    """A new node group named fleet, and what AWS says of it."""
+
+    def act(**more):
+        name = f"fleet-{next(_NUMBER)}"
+        stack = deploy({**nodegroup(name, **more), "Template": launch_template("cr-0123456789abcdef0")})
+        assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", [])
+        return seen(endpoint, name, stack)
+
+    return act
+
+
+def seen(endpoint, name, stack=None):
+    eks, ec2 = endpoint.client("eks"), endpoint.client("ec2")
+    identity = {"clusterName": name, "nodegroupName": "fleet"}
+
+    def instances():
+        mine = [{"Name": "tag:eks:cluster-name", "Values": [name]}]
+        listed = ec2.describe_instances(Filters=mine)["Reservations"]
+        return [one for reservation in listed for one in reservation["Instances"]]
+
+    def states():
+        return sorted(one["State"]["Name"] for one in instances() if one["State"]["Name"] != "terminated")
+
+    def described():
+        return eks.describe_nodegroup(**identity)["nodegroup"]
+
+    def scale(desired, **more):
+        return eks.update_nodegroup_config(**identity, scalingConfig={"desiredSize": desired, **more})["update"]
+
+    def update(found):
+        return eks.describe_update(name=name, nodegroupName="fleet", updateId=found["id"])["update"]["status"]
+
+    def raised(desired):
+        scale(desired)
+        assert until(states, ["running"] * desired) == ["running"] * desired
+
+    return SimpleNamespace(
+        name=name, stack=stack, identity=identity, eks=eks, ec2=ec2, instances=instances, states=states,
+        described=described, scale=scale, update=update, raised=raised,
+        scaling=endpoint.client("autoscaling"),
+        group_name=lambda: described()["resources"]["autoScalingGroups"][0]["name"],
+    )  # fmt: skip
+
+
+def tags(instance):
+    return {tag["Key"]: tag["Value"] for tag in instance["Tags"]}
+
+
+# raising and lowering
+
+
+def test_a_new_node_group_of_size_0_has_no_instance(group):
+    assert group().states() == []
+
+
+def test_raised_instances_are_pending_first(endpoint, group):
+    fleet = group()
+    endpoint.fleet(FROZEN)
+    fleet.scale(2)
+
+    assert fleet.states() == ["pending", "pending"]
+
+
+def test_pending_instances_run_after_the_delay(group):
+    fleet = group()
+    fleet.scale(2)
+
+    assert until(fleet.states, ["running", "running"]) == ["running", "running"]
+
+
+def test_surplus_instances_are_shutting_down_first(endpoint, group):
+    fleet = group()
+    fleet.raised(2)
+    endpoint.fleet(FROZEN)
+    fleet.scale(1)
+
+    assert fleet.states() == ["running", "shutting-down"]
+
+
+def test_size_0_terminates_every_instance(group):
+    fleet = group()
+    fleet.raised(2)
+    fleet.scale(0)
+
+    assert until(fleet.states, []) == []
+    assert [one["State"]["Name"] for one in fleet.instances()] == ["terminated", "terminated"]
+
+
+def test_a_raise_that_is_taken_back_while_instances_are_pending_leaves_none(endpoint, group):
+    fleet = group()
+    endpoint.fleet(FROZEN)
+    fleet.scale(2)
+    endpoint.fleet(QUICK)
+    fleet.scale(0)
+
+    assert until(fleet.states, []) == []
+
+
+def test_terminated_instances_leave_no_volume(group):
+    fleet = group()
+    fleet.raised(1)
+    disks = [disk["Ebs"]["VolumeId"] for one in fleet.instances() for disk in one["BlockDeviceMappings"]]
+    fleet.scale(0)
+    until(fleet.states, [])
+
+    listed = fleet.ec2.describe_volumes()["Volumes"]
+
+    assert (len(disks), [one for one in listed if one["VolumeId"] in disks]) == (1, [])
+
+
+# updates
+
+
+def test_an_update_is_in_progress_until_the_instances_run(endpoint, group):
+    fleet = group()
+    endpoint.fleet(FROZEN)
+    update = fleet.scale(1)
+    before = fleet.update(update)
+    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+
+    assert (before, fleet.states(), fleet.update(update)) == ("InProgress", ["running"], "Successful")
+
+
+def test_an_update_is_in_progress_until_the_surplus_is_terminated(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(FROZEN)
+    update = fleet.scale(0)
+    before = fleet.update(update)
+    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+
+    assert (before, fleet.states(), fleet.update(update)) == ("InProgress", [], "Successful")
+
+
+def test_a_new_size_is_taken_while_an_update_is_in_progress(endpoint, group):
+    fleet = group()
+    endpoint.fleet(FROZEN)
+    fleet.scale(2)
+
+    assert fleet.scale(0)["status"] == "InProgress"
+    assert fleet.states() == ["shutting-down", "shutting-down"]
+
+
+@pytest.mark.parametrize("scaling", [{"desiredSize": 3}, {"minSize": 1}, {"minSize": 2, "desiredSize": 1}])
+def test_rejects_sizes_out_of_order(group, refusal, scaling):
+    fleet = group()
+
+    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig=scaling)
+
+    assert (code, fleet.states()) == ("InvalidParameterException", [])
+
+
+def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(group, deploy):
+    fleet = group()
+    fleet.raised(2)
+    changed = {**nodegroup(fleet.name, Labels={"new": "label"}), "Template": launch_template("cr-0123456789abcdef0")}
+    deploy(changed, fleet.stack.name, update=True)
+
+    assert until(fleet.states, []) == []
+    assert fleet.described()["scalingConfig"]["desiredSize"] == 0
+
+
+def test_a_node_group_created_with_a_size_is_active_when_its_instances_run(group):
+    fleet = group(ScalingConfig={"MinSize": 0, "DesiredSize": 2, "MaxSize": 2})
+
+    assert (fleet.described()["status"], fleet.states()) == ("ACTIVE", ["running", "running"])
+
+
+def test_a_new_launch_template_version_replaces_the_instances(group):
+    fleet = group()
+    fleet.raised(1)
+    [before] = [one["InstanceId"] for one in fleet.instances()]
+    fleet.eks.update_nodegroup_version(**fleet.identity, releaseVersion="1.35.0-1")
+
+    def after():
+        return [one["InstanceId"] != before for one in fleet.instances() if one["State"]["Name"] == "running"]
+
+    assert until(after, [True]) == [True]
+
+
+# what an instance says of itself
+
+
+def test_an_instance_carries_the_tags_of_eks(group):
+    fleet = group()
+    fleet.raised(1)
+    [instance] = fleet.instances()
+
+    assert tags(instance) == {
+        "aws:autoscaling:groupName": fleet.group_name(),
+        "aws:eks:cluster-name": fleet.name,
+        "eks:cluster-name": fleet.name,
+        "eks:nodegroup-name": "fleet",
+        "k8s.io/cluster-autoscaler/enabled": "true",
+        f"k8s.io/cluster-autoscaler/{fleet.name}": "owned",
+        f"kubernetes.io/cluster/{fleet.name}": "owned",
+    }
+
+
+def test_an_instance_does_not_carry_the_node_group_tags(group):
+    fleet = group(Tags={"team": "blue"})
+    fleet.raised(1)
+    [instance] = fleet.instances()
+
+    assert fleet.described()["tags"]["team"] == "blue"
+    assert "team" not in tags(instance)
+
+
+def test_an_instance_is_found_by_cluster_and_node_group(group):
+    fleet = group()
+    fleet.raised(1)
+    wanted = [{"Name": "tag:eks:cluster-name", "Values": [fleet.name]},
+              {"Name": "tag:eks:nodegroup-name", "Values": ["fleet"]}]  # fmt: skip
+    other = [wanted[0], {"Name": "tag:eks:nodegroup-name", "Values": ["system"]}]
+
+    found = [len(fleet.ec2.describe_instances(Filters=filters)["Reservations"]) for filters in (wanted, other)]
+
+    assert found == [1, 0]
+
+
+@pytest.fixture
+def from_template(group):
+    """A raised node group with a launch template of its own."""
+    template = {"Id": {"Ref": "Template"}, "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]}}
+    fleet = group(CapacityType="CAPACITY_BLOCK", LaunchTemplate=template)
+    fleet.raised(1)
+    return fleet
+
+
+def test_an_instance_is_of_the_launch_template_type_and_reservation(from_template):
+    [instance] = from_template.instances()
+
+    assert instance["InstanceType"] == "trn2.48xlarge"
+    assert instance["InstanceLifecycle"] == "capacity-block"
+    assert instance["CapacityReservationId"] == "cr-0123456789abcdef0"
+
+
+def test_an_instance_names_its_launch_template_version(from_template):
+    [instance] = from_template.instances()
+
+    assert tags(instance)["aws:ec2launchtemplate:id"] == from_template.described()["launchTemplate"]["id"]
+    assert tags(instance)["aws:ec2launchtemplate:version"] == "1"
+
+
+def test_the_launch_template_tags_instance_and_volume(endpoint, deploy):
+    name = f"fleet-{next(_NUMBER)}"
+    data = {
+        "InstanceType": "trn2.3xlarge",
+        "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 333}}],
+        "TagSpecifications": [
+            {"ResourceType": kind, "Tags": [{"Key": "kind", "Value": kind}]} for kind in ("instance", "volume")
+        ],
+    }
+    template = {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}}
+    deploy({**nodegroup(name, LaunchTemplate={"Id": {"Ref": "Template"}, "Version": "$Latest"}), "Template": template})
+    fleet = seen(endpoint, name)
+    fleet.raised(1)
+    [instance] = fleet.instances()
+    disk = [instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]]
+    [volume] = fleet.ec2.describe_volumes(VolumeIds=disk)["Volumes"]
+
+    assert (tags(instance)["kind"], tags(volume)["kind"], volume["Size"]) == ("instance", "volume", 333)
+
+
+def test_an_instance_type_of_the_node_group_holds_without_a_template(group):
+    fleet = group(InstanceTypes=["m7i.xlarge"])
+    fleet.raised(1)
+
+    assert [one["InstanceType"] for one in fleet.instances()] == ["m7i.xlarge"]
+
+
+def test_instances_spread_over_the_subnets_and_lie_in_their_zones(endpoint, deploy):
+    name = f"fleet-{next(_NUMBER)}"
+    two = {**nodegroup(name, Subnets=[{"Ref": "Subnet"}, {"Ref": "Other"}]),
+           "Other": {**subnet(AvailabilityZoneId="use2-az2"), "Properties": {
+               "VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.0.16.0/20", "AvailabilityZoneId": "use2-az2"}}}  # fmt: skip
+    deploy(two)
+    fleet = seen(endpoint, name)
+    fleet.raised(2)
+    zones = {one["SubnetId"]: one["AvailabilityZone"] for one in fleet.ec2.describe_subnets()["Subnets"]}
+
+    places = {one["SubnetId"]: one["Placement"]["AvailabilityZone"] for one in fleet.instances()}
+
+    assert set(places) == set(fleet.described()["subnets"])
+    assert places == {place: zones[place] for place in places}
+
+
+def test_launch_times_are_of_now(group):
+    fleet = group()
+    fleet.raised(1)
+    [instance] = fleet.instances()
+
+    assert abs(instance["LaunchTime"] - datetime.now(UTC)) < timedelta(minutes=1)
+
+
+# the Auto Scaling group
+
+
+def test_the_auto_scaling_group_lists_the_same_instances(group):
+    fleet = group()
+    fleet.raised(2)
+    [listed] = fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[fleet.group_name()])[
+        "AutoScalingGroups"
+    ]
+
+    assert {one["InstanceId"] for one in listed["Instances"]} == {one["InstanceId"] for one in fleet.instances()}
+    assert {one["LifecycleState"] for one in listed["Instances"]} == {"InService"}
+    assert [listed[name] for name in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 2, 2]
+
+
+def test_a_size_set_at_the_auto_scaling_group_holds_for_the_node_group(group):
+    fleet = group()
+    fleet.scaling.set_desired_capacity(AutoScalingGroupName=fleet.group_name(), DesiredCapacity=1)
+
+    assert until(fleet.states, ["running"]) == ["running"]
+    assert fleet.described()["scalingConfig"]["desiredSize"] == 1
+
+
+def test_an_instance_terminated_by_id_is_shutting_down_first(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(FROZEN)
+    [instance] = fleet.instances()
+
+    answer = fleet.ec2.terminate_instances(InstanceIds=[instance["InstanceId"]])["TerminatingInstances"]
+
+    assert [one["CurrentState"]["Name"] for one in answer] == ["shutting-down"]
+    assert "shutting-down" in fleet.states()
+
+
+def test_an_instance_terminated_by_id_is_replaced_while_the_size_stays(group):
+    fleet = group()
+    fleet.raised(1)
+    [first] = fleet.instances()
+    fleet.ec2.terminate_instances(InstanceIds=[first["InstanceId"]])
+    until(fleet.states, ["running"])
+
+    running = [one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"]
+
+    assert (len(running), first["InstanceId"] in running) == (1, False)
+
+
+def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, keeps_surplus=True))
+    fleet.scale(0)
+    fleet.ec2.terminate_instances(InstanceIds=[one["InstanceId"] for one in fleet.instances()])
+
+    assert until(fleet.states, []) == []
+
+
+def test_a_second_termination_does_not_start_the_delay_again(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, stop_delay_s=100))
+    fleet.scale(0)
+    endpoint.fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=60))
+    fleet.ec2.terminate_instances(InstanceIds=[one["InstanceId"] for one in fleet.instances()])
+    endpoint.fleet(replace(QUICK, stop_delay_s=100, clock_offset_s=110))
+
+    assert fleet.states() == []
+
+
+def test_a_stopped_instance_is_replaced(group):
+    fleet = group()
+    fleet.raised(1)
+    [first] = fleet.instances()
+    fleet.ec2.stop_instances(InstanceIds=[first["InstanceId"]])
+    until(fleet.states, ["running"])
+
+    assert first["InstanceId"] not in [
+        one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"
+    ]
+
+
+# deletion
+
+
+def test_a_node_group_is_deleting_until_its_instances_are_gone(endpoint, group, refusal):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(FROZEN)
+    fleet.eks.delete_nodegroup(**fleet.identity)
+    during = fleet.described()["status"], fleet.states()
+    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+
+    assert during == ("DELETING", ["shutting-down"])
+    assert refusal(fleet.eks.describe_nodegroup, **fleet.identity) == "ResourceNotFoundException"
+    assert fleet.states() == []
+
+
+def test_the_auto_scaling_group_goes_with_its_node_group(group):
+    fleet = group()
+    name = fleet.group_name()
+    fleet.eks.delete_nodegroup(**fleet.identity)
+
+    assert fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"] == []
+
+
+def test_a_node_group_that_is_being_deleted_refuses_a_size(endpoint, group, refusal):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(FROZEN)
+    fleet.eks.delete_nodegroup(**fleet.identity)
+
+    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+
+    assert code == "ResourceInUseException"
+
+
+def test_a_stack_with_a_raised_node_group_deletes_it_with_its_instances(group, delete):
+    fleet = group()
+    fleet.raised(2)
+
+    assert delete(fleet.stack) == "DELETE_COMPLETE"
+    assert fleet.states() == []
+
+
+# knobs: each of the tests above is the same without it
+
+
+def test_without_capacity_no_instance_starts(endpoint, group):
+    fleet = group()
+    endpoint.fleet(replace(QUICK, no_capacity=True))
+    update = fleet.scale(2)
+    time.sleep(0.3)
+
+    described = fleet.described()
+
+    assert (fleet.instances(), described["status"], fleet.update(update)) == ([], "DEGRADED", "InProgress")
+    [issue] = described["health"]["issues"]
+    assert (issue["code"], issue["resourceIds"]) == ("AsgInstanceLaunchFailures", [fleet.group_name()])
+    assert "InsufficientInstanceCapacity" in issue["message"]
+
+
+def test_a_degraded_node_group_takes_size_0_and_stays_degraded(endpoint, group):
+    fleet = group()
+    endpoint.fleet(replace(QUICK, no_capacity=True))
+    fleet.scale(2)
+    endpoint.fleet(QUICK)
+    fleet.scale(0)
+    until(fleet.states, [])
+
+    assert fleet.described()["status"] == "DEGRADED"
+
+
+def test_a_degraded_node_group_is_active_when_it_has_grown(endpoint, group):
+    fleet = group()
+    endpoint.fleet(replace(QUICK, no_capacity=True))
+    fleet.scale(2)
+    endpoint.fleet(QUICK)
+
+    assert until(lambda: fleet.described()["status"], "ACTIVE") == "ACTIVE"
+    assert (fleet.states(), fleet.described()["health"]["issues"]) == (["running", "running"], [])
+
+
+def test_a_stack_fails_where_its_node_group_finds_no_capacity(endpoint, deploy):
+    endpoint.fleet(replace(QUICK, no_capacity=True))
+    name = f"fleet-{next(_NUMBER)}"
+    stack = deploy(nodegroup(name, ScalingConfig={"MinSize": 0, "DesiredSize": 1, "MaxSize": 2}))
+
+    assert any("AsgInstanceLaunchFailures" in reason for reason in stack.reasons)
+    assert name not in endpoint.client("eks").list_clusters()["clusters"]
+
+
+def test_half_of_the_instances_start(endpoint, group):
+    fleet = group()
+    endpoint.fleet(replace(QUICK, half=True))
+    fleet.scale(2)
+
+    assert until(fleet.states, ["running"]) == ["running"]
+    assert fleet.described()["status"] == "DEGRADED"
+
+
+def test_an_ignored_request_changes_nothing(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, ignores_request=True))
+    update = fleet.scale(0)
+    time.sleep(0.4)
+
+    assert (fleet.states(), fleet.update(update)) == (["running"], "InProgress")
+    assert fleet.described()["scalingConfig"]["desiredSize"] == 1
+
+
+def test_a_kept_surplus_runs_at_size_0(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, keeps_surplus=True))
+    update = fleet.scale(0)
+    time.sleep(0.4)
+
+    assert (fleet.states(), fleet.update(update)) == (["running"], "InProgress")
+    assert fleet.described()["scalingConfig"]["desiredSize"] == 0
+
+
+def test_a_refused_update_leaves_the_group_updating_and_as_it_was(endpoint, group, refusal):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, refuses_update=True))
+
+    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+
+    assert (code, fleet.described()["status"]) == ("ResourceInUseException", "UPDATING")
+    assert (fleet.states(), fleet.described()["scalingConfig"]["desiredSize"]) == (["running"], 1)
+
+
+def test_the_slow_factor_multiplies_the_delays(endpoint, group):
+    fleet = group()
+    slow = Fleet(start_delay_s=10, stop_delay_s=10, slow_factor=10)
+    endpoint.fleet(slow)
+    fleet.scale(1)
+    seen_at = {}
+    for offset in (50, 101):
+        endpoint.fleet(replace(slow, clock_offset_s=offset))
+        seen_at[offset] = fleet.states()
+
+    assert seen_at == {50: ["pending"], 101: ["running"]}
+
+
+def test_only_the_named_node_group_has_the_knobs(endpoint, group):
+    one, other = group(), group()
+    endpoint.fleet(Fleet(no_capacity=True, only=f"{one.name}/fleet"))
+    for fleet in (one, other):
+        fleet.scale(1)
+
+    assert until(other.states, ["running"]) == ["running"]
+    assert one.states() == []
+
+
+def test_the_clock_moves_delays_and_launch_times(endpoint, group):
+    fleet = group()
+    endpoint.fleet(replace(FROZEN, clock_offset_s=7200))
+    fleet.scale(1)
+    [instance] = fleet.instances()
+
+    assert abs(instance["LaunchTime"] - endpoint.now()) < timedelta(minutes=1)
+    assert endpoint.now() - datetime.now(UTC) > timedelta(minutes=119)
+
+
+def test_instances_can_say_that_they_are_older(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, older_s=7200))
+    [instance] = fleet.instances()
+    endpoint.fleet(QUICK)
+    [again] = fleet.instances()
+
+    assert instance["LaunchTime"] == again["LaunchTime"] - timedelta(hours=2)
+
+
+@pytest.mark.parametrize("said", [b'{"colour": 1}', b'{"half": "yes"}', b'{"start_delay_s": -1}', b"[", b"1"])
+def test_rejects_a_knob_that_is_none(endpoint, said):
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        endpoint.put_fleet(said)
+
+    assert refused.value.code == 400
+
+
+def test_the_endpoint_has_the_same_knobs_and_defaults_as_its_client(endpoint):
+    endpoint.fleet()
+
+    assert {name: endpoint.fleet_in_force()[name] for name in asdict(Fleet())} == asdict(Fleet())
+    assert set(endpoint.fleet_in_force()) == {field.name for field in fields(Fleet)} | {"now"}
+
+
+def made(running, desired):
+    """A node group of that size in a cluster named c, made by API."""
+    eks = running.client("eks")
+    eks.create_cluster(name="c", roleArn="arn:aws:iam::000000000000:role/c", resourcesVpcConfig={})
+    eks.create_nodegroup(
+        clusterName="c", nodegroupName="fleet", subnets=["subnet-1"], nodeRole="arn:aws:iam::000000000000:role/n",
+        scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1},
+    )  # fmt: skip
+    return seen(running, "c")
+
+
+def test_a_reset_forgets_fleets_and_knobs():
+    with Endpoint(region="us-east-2") as running:
+        running.fleet(replace(FROZEN, clock_offset_s=60))
+        fleet = made(running, 1)
+        before = fleet.states()
+        running.reset()
+
+        assert (before, fleet.instances()) == (["pending"], [])
+        assert running.fleet_in_force()["clock_offset_s"] == 0
+        assert fleet.scaling.describe_auto_scaling_groups()["AutoScalingGroups"] == []
+
+
+def test_a_fleet_outlives_a_restart_where_state_is_kept(tmp_path):
+    with Endpoint(state_dir=tmp_path / "state") as running:
+        fleet = made(running, 1)
+        assert until(fleet.states, ["running"]) == ["running"]
+        [before] = [one["InstanceId"] for one in fleet.instances()]
+    with Endpoint(state_dir=tmp_path / "state") as running:
+        fleet = seen(running, "c")
+        [after] = [one["InstanceId"] for one in fleet.instances()]
+        fleet.scale(0)
+
+        assert (after, until(fleet.states, [])) == (before, [])
+
+
+def test_a_cluster_without_node_groups_has_no_instance(endpoint, deploy):
+    name = f"fleet-{next(_NUMBER)}"
+    deploy(cluster(name))
+
+    assert seen(endpoint, name).instances() == []
