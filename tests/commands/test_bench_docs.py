@@ -13,10 +13,14 @@ from tandem.bench.record import ERRORS
 from tandem.bench.wire import TimeOuts
 from tandem.cli import _parser
 from tandem.commands import bench_flags
+from tandem.publish import Delays, Settings
+from tandem.publish.settle import RECENT_AGE_S
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "bench.md").read_text()
-CODE = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in (ROOT / "tandem" / "bench").rglob("*.py")))
+SPEAKING = [*(ROOT / "tandem" / "bench").rglob("*.py"), *(ROOT / "tandem" / "publish").rglob("*.py")]
+CODE = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in SPEAKING))
+DELAYS = Delays()
 LINES = re.findall(r"^(tandem bench .*)$", PAGE, flags=re.MULTILINE)
 
 
@@ -32,8 +36,8 @@ def test_every_command_of_the_page_parses(line):
 
 
 def said() -> list[str]:
-    table = PAGE.split("| said | happened | do |")[1].split("\n\n")[0]
-    first = [row.split(" | ")[0] for row in table.splitlines()[2:]]
+    tables = [part.split("\n\n")[0] for part in PAGE.split("| said | happened | do |")[1:]]
+    first = [row.split(" | ")[0] for table in tables for row in table.splitlines()[2:]]
     return [message for cell in first for message in re.findall(r"`([^`]+)`", cell)]
 
 
@@ -65,6 +69,9 @@ def test_the_page_names_every_flag():
         f"after {warm.MOST_SHORT_WINDOWS} windows or {warm.MOST_S / 60:.0f} minutes",
         f"to be back, at most {between.PAUSE_S:.0f} s later",
         f"up to {between.LAST_S:.0f} s, {between.CUT_S:.0f} s after an interrupt",
+        f"{DELAYS.recent_s / 60:.0f} minutes for times less than {RECENT_AGE_S / 3600:.0f} hours old, "
+        f"{DELAYS.hours_s / 3600:.0f} hours up to a day, {DELAYS.days_s / 3600:.0f} hours beyond",
+        f"waits up to {Settings().patience_s / 60:.0f} minutes for it",
         f"Above {1000 * host.MOST_LAG_S:.0f} ms, or when the client takes {100 * host.MOST_CPU:.0f} % of a CPU",
     ],
 )
