@@ -16,14 +16,16 @@ from tandem.spec.load import load
 ROOT = Path(__file__).parent.parent.parent
 EXPECTED = {
     "environments/dev-trn2-3xlarge.yaml": {"account-real", "alarms-heard", "images-pinned", "repository-real"},
-    "environments/native-us-east-2.yaml": {"account-real", "alarms-heard", "images-pinned", "repository-real", "reservation-given"},
+    "environments/native-us-east-2.yaml": {
+        "account-real", "alarms-heard", "images-pinned", "repository-real", "reservation-given",
+    },
     "environments/post-us-east-2.yaml": {"account-real", "alarms-heard", "images-pinned", "reservation-given"},
     "experiments/dev.yaml": {"image-vulnerable"},
     "experiments/llama-eagle3.yaml": {"model-gated", "cores-idle"},
     "experiments/post-drafts-windows.yaml": {"image-vulnerable"},
     "experiments/post.yaml": {"image-vulnerable"},
     "experiments/qwen3-native.yaml": {"mode-unproven-accepted", "cores-idle"},
-}
+}  # fmt: skip
 COMMITTED = load(ROOT / "environments", ROOT / "experiments")
 FAULTS = judge(COMMITTED, catalogue())
 
