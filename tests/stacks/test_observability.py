@@ -10,6 +10,7 @@ import aws_cdk as cdk
 import pytest
 from assemblies import COMMITTED, Template, Templates, changed, environment, hosted, inputs, one, resources, templates
 
+import app
 from stacks.observability import MOST_RESOURCES, ObservabilityStack
 from stacks.stack import RefusedError
 from tandem.commands.watching import scope
@@ -320,6 +321,30 @@ class TestLimits:
 
         with pytest.raises(RefusedError, match=r"alarms; a template takes 500\. Host fewer variants"):
             alone(place, tmp_path, [wide(200)])
+
+    def test_the_app_tells_them_in_a_line_and_ends_with_2(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("CDK_VALIDATION", "false")
+        place = changed(environment("native-us-east-2"), experiments=("e" * 50,))
+
+        code = app.synthesized([(place, [wide(200)])], inputs().catalogue, str(tmp_path), {})
+
+        assert code == 2
+        assert "a template takes 500" in capsys.readouterr().err
+
+    def test_a_template_that_is_too_large_is_told_by_its_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("CDK_VALIDATION", "false")
+        monkeypatch.setattr(app, "MOST_BYTES", 20_000)
+        place = environment("dev-trn2-3xlarge")
+
+        code = app.synthesized([(place, hosted(place))], inputs().catalogue, str(tmp_path), {})
+
+        told = [line for line in capsys.readouterr().err.splitlines() if "CloudFormation takes 20000" in line]
+        assert code == 2
+        assert ["Observability" in line for line in told] == [True]
 
 
 def test_an_agents_version_is_the_data_files(stacks: Templates) -> None:
