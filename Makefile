@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 
-.PHONY: help setup demo test proof check render deploy-local docs lint bench bench-artifacts bench-load llmperf real record-real clean
+.PHONY: help setup demo test proof check render deploy-local docs lint look bench bench-artifacts bench-load llmperf real record-real clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -38,24 +38,26 @@ deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, ado
 	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV)
 
 demo: setup ## the main job: check, synthesize, render, deploy locally, summarize, measure the twins
-	@echo "==> 1/7 check every spec"
+	@echo "==> 1/8 check every spec"
 	$(BIN)/tandem check
-	@echo "==> 2/7 synthesize with the CDK CLI"
+	@echo "==> 2/8 synthesize with the CDK CLI"
 	$(CDK) synth --quiet --no-notices '**'
-	@echo "==> 3/7 render the manifests"
+	@echo "==> 3/8 render the manifests"
 	$(BIN)/tandem render
-	@echo "==> 4/7 deploy $(ENV) to the local AWS endpoint"
+	@echo "==> 4/8 deploy $(ENV) to the local AWS endpoint"
 	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV) --quick
-	@echo "==> 5/7 summary"
+	@echo "==> 5/8 summary"
 	$(BIN)/tandem show $(ENV)
-	@echo "==> 6/7 start the twins of the experiment post and measure both (a minute; all files in $(MEASURED))"
+	@echo "==> 6/8 start the twins of the experiment post and measure both (a minute; all files in $(MEASURED))"
 	@rm -rf $(MEASURED) && mkdir -p $(dir $(MEASURED))
 	$(BIN)/tandem twin --experiment post --log $(MEASURED)/truth -- $(BIN)/tandem bench run \
 		--baseline 'qwen-vllm={qwen-vllm}' --variant 'qwen-sd-vllm={qwen-sd-vllm}' --model Qwen/Qwen3-32B \
 		--suite real --prompts-per-class 1 --mixed --concurrency 4 --max-tokens 96 --thinking off --warm-up 1 \
 		--out $(MEASURED)/run > $(MEASURED).txt
-	@echo "==> 7/7 each figure beside the twins' own truth, and what a count of chunks makes of it"
+	@echo "==> 7/8 each figure beside the twins' own truth, and what a count of chunks makes of it"
 	$(BIN)/tandem bench truth $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
+	@echo "==> 8/8 the dashboards of that run, as CloudWatch would show them: open this page"
+	$(BIN)/tandem dashboard $(MEASURED)/run --env post-us-east-2 --html $(MEASURED)/dashboard.html
 
 # Types are checked while the tests run, and told when they have ended. Three processes on two cores: tests wait much.
 test: setup ## style, types and every test
@@ -75,6 +77,11 @@ lint: setup ## style, format and types
 docs: setup ## write the generated references
 	$(BIN)/python -m tandem.spec.reference
 	$(BIN)/python -m tandem.rules.doc
+
+look: setup ## the dashboard's page in a real browser: build/look; needs chromium
+	@mkdir -p build/look
+	$(BIN)/tandem dashboard tests/watch/measured/run --env post-us-east-2 --html build/look/dashboard.html
+	$(BIN)/python benchmarks/look.py build/look/dashboard.html --out build/look
 
 bench: setup ## measure synthesis, check and render; figures in docs/performance.md
 	$(BIN)/python benchmarks/measure.py
