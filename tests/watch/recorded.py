@@ -63,6 +63,11 @@ def types(page: str) -> dict[str, str]:
     return dict(TYPE_LINE.findall(page))
 
 
+def sendable(page: str) -> set[str]:
+    """Return the metrics of a page that the agent can send: it drops histograms (plugins/inputs/prometheus)."""
+    return {name for name, kind in types(page).items() if kind in {"gauge", "counter", "summary"}}
+
+
 def _sent(publisher: str) -> Iterator[Sent]:
     recording = sample(publisher)
     for event in recording.get("events", ()):
@@ -73,6 +78,6 @@ def _sent(publisher: str) -> Iterator[Sent]:
     for metric in recording.get("metrics", ()):
         yield Sent(name=metric["Name"], dimensions=frozenset(metric["Dimensions"]), unit=metric.get("Unit"))
     for page in recording.get("pages", ()):
-        for name in types((SAMPLES / page).read_text()):
+        for name in sendable((SAMPLES / page).read_text()):
             for dimensions in PUBLISHERS[publisher].dimensions:  # labels that the agent adds: tandem/watch/agent.py
                 yield Sent(name=name, dimensions=frozenset(dimensions), unit=None)

@@ -92,6 +92,13 @@ def test_what_the_agent_cannot_send_of_a_page_is_not_watched() -> None:
     assert kinds == {"gauge", "counter"}
 
 
+def test_a_histogram_of_a_page_is_not_among_what_is_sent() -> None:
+    histograms = {name for page in pages().values() for name, kind in types(page).items() if kind == "histogram"}
+
+    assert "vllm:time_to_first_token_seconds" in histograms
+    assert not histograms & {one.name for one in sent(VLLM_SCRAPE)}
+
+
 @pytest.mark.parametrize("file", sorted(path.name for path in SAMPLES.iterdir() if path.name != "README.md"))
 def test_every_file_is_told_with_its_source_and_date(file: str) -> None:
     (row,) = [line for line in README.splitlines() if line.startswith(f"| `{file}`")]
