@@ -50,10 +50,15 @@ function paintAll(which = () => true) {
   }
 }
 
+function soon(does) {
+  if ("requestIdleCallback" in window) requestIdleCallback(does, { timeout: 200 });
+  else setTimeout(() => does({ timeRemaining: () => 0 }));
+}
+
 function paintRest(idle) {
   do paintAll((graph) => graph === unpainted.values().next().value);
   while (unpainted.size && idle.timeRemaining() > 15);
-  if (unpainted.size) requestIdleCallback(paintRest);
+  if (unpainted.size) soon(paintRest);
   else document.documentElement.dataset.painted ??= Math.round(performance.now());
 }
 
@@ -242,7 +247,7 @@ class Dashboard {
     for (const choice of this.choices) {
       choice.addEventListener("change", () => {
         this.draw((graph) => graph.widget.varies);
-        requestAnimationFrame(() => paintRest({ timeRemaining: () => 0 }));
+        soon(paintRest);
       });
     }
   }
@@ -268,6 +273,5 @@ const near = [...unpainted].filter((graph) => graph.chart.getBoundingClientRect(
 paintAll((graph) => near.includes(graph));
 requestAnimationFrame(() => setTimeout(() => {
   document.documentElement.dataset.ready = Math.round(performance.now()); // what the first screen shows is on it
-  if ("requestIdleCallback" in window) requestIdleCallback(paintRest);
-  else setTimeout(() => paintRest({ timeRemaining: () => Infinity }));
+  soon(paintRest);
 }));
