@@ -25,7 +25,10 @@ LAST_S = 300.0  # at the end of a run nothing is held up but its command
 CUT_S = 10.0  # at the end of an interrupted one: of the 30 s that Kubernetes leaves, the requests took 5
 
 OnRound = Callable[[int, float], None]
-"""Takes the number of the round that ended, from 0, and when it must have returned, on the monotonic clock."""
+"""Takes the number of the round that ended, from 0, and when it must have returned, on the monotonic clock.
+
+At the end of a run it takes the last round's number, which it may have had before: files are final only then.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
