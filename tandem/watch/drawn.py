@@ -3,14 +3,13 @@
 Invariant: pure; a missing point is absent, never a NaN, and no result holds a number that is not finite.
 
 Sources: user guide, "Using math expressions with CloudWatch metrics", read 2026-11-21. Stated by us, not by the guide:
-FILL with REPEAT leaves what lies before the first point empty, and FILL with a number fills a series without any point;
-MIN and MAX of an array pass over missing points.
+FILL fills a series without any point too.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tandem.watch.series import Key, Points
@@ -68,14 +67,13 @@ def chosen(condition: Drawn, then: float | Drawn, otherwise: float | Drawn) -> P
     return points
 
 
-def pooled(series: Iterable[Drawn], does: Callable[[list[float]], float]) -> Points:
-    """Return, at each time, one number of all series that have a point there."""
-    pools: dict[int, list[float]] = {}
+def summed(series: Iterable[Drawn]) -> Points:
+    """Return, at each time, the sum of all series that have a point there."""
+    found: Points = {}
     for each in series:
         for at, value in each.points.items():
-            pools.setdefault(at, []).append(value)
-    found = {at: does(pools[at]) for at in sorted(pools)}
-    return {at: value for at, value in found.items() if math.isfinite(value)}
+            found[at] = found.get(at, 0.0) + value
+    return {at: found[at] for at in sorted(found) if math.isfinite(found[at])}
 
 
 def running(points: Points) -> Points:
@@ -89,16 +87,6 @@ def running(points: Points) -> Points:
     return found
 
 
-def filled(points: Points, filler: Mapping[int, float], grid: range) -> Points:
-    """Return the points, and those of the filler where there is none."""
-    return {at: (points if at in points else filler)[at] for at in grid if at in points or at in filler}
-
-
-def repeated(points: Points, grid: range) -> Points:
-    """Return the points, each repeated until the next."""
-    found, last = {}, None
-    for at in grid:
-        last = points.get(at, last)
-        if last is not None:
-            found[at] = last
-    return found
+def filled(points: Points, value: float, grid: range) -> Points:
+    """Return a point at each time of the grid: the series' own, else `value`."""
+    return {at: points.get(at, value) for at in grid}

@@ -8,8 +8,7 @@ Invariant: a form is evaluated as the user guide states it ("Using math expressi
 - `== != < <= > >=` between series (a missing point counts as 0) or with a number: 1 or 0.
 - `IF(condition, then[, else])` at the points of the condition: a point that `then` lacks is 0, one that `else` lacks
   is dropped. `IF(a * b > 0, a / b)` draws a ratio only where both have a point.
-- `SUM MIN MAX`: a number of one series, one series of an array.
-- `FILL(series, number | series | REPEAT)`, `RUNNING_SUM(series)`.
+- `FILL(series, number)`, `RUNNING_SUM(series)`, and `SUM(array)`: one series, of the points there are at each time.
 - `SEARCH('...', 'statistic'[, period])`: tandem.watch.search. The period of who evaluates is used, as CloudWatch does
   where a widget's period is overridden, whatever the SEARCH says.
 

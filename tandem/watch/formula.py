@@ -7,14 +7,13 @@ Python's own `ast` reads it: there is no grammar of ours that could differ, and 
 from __future__ import annotations
 
 import ast
-import math
 import operator
 import re
 import warnings
 from collections.abc import Callable
 from typing import Protocol
 
-from tandem.watch.drawn import Binary, Drawn, chosen, filled, finite, joined, pooled, repeated, running
+from tandem.watch.drawn import Binary, Drawn, chosen, filled, finite, joined, running, summed
 from tandem.watch.search import SearchError
 from tandem.watch.series import MINUTE_S, StatisticError
 from tandem.watch.widget import Expression
@@ -79,9 +78,7 @@ class Formula:
             "FILL": self._fill,
             "RUNNING_SUM": self._running_sum,
             "SEARCH": self._search,
-            "SUM": lambda call: self._pool(call, sum),
-            "MIN": lambda call: self._pool(call, min),
-            "MAX": lambda call: self._pool(call, max),
+            "SUM": self._sum,
         }
 
     def compute(self) -> Value:
@@ -121,8 +118,6 @@ class Formula:
                 found = self._each(node, _ARITHMETIC[type(sign)], self._value(left), self._value(right))
             case ast.Compare(left=left, ops=[sign], comparators=[right]):
                 found = self._compared(node, sign, self._value(left), self._value(right))
-            case ast.List(elts=parts) if parts:
-                found = tuple(series for part in parts for series in self._series(part))
             case ast.Call(func=ast.Name(id=name), keywords=[]) if name in self._functions:
                 found = self._functions[name](node)
             case _:
@@ -141,13 +136,6 @@ class Formula:
         if found is None:
             raise self._fault(f"no line of the widget has the id {name}", node)
         return found
-
-    def _series(self, node: ast.expr) -> tuple[Drawn, ...]:
-        """Return the one or several series of a node."""
-        found = self._value(node)
-        if isinstance(found, float):
-            raise self._fault(f"{ast.unparse(node)} is a number where a series is needed", node)
-        return (found,) if isinstance(found, Drawn) else found
 
     def _each(self, node: ast.expr, does: Binary, left: Value, right: Value) -> Value:
         """Return one value for each pair: numbers, series, or a series of an array with either."""
@@ -186,14 +174,10 @@ class Formula:
 
     def _fill(self, call: ast.Call) -> Value:
         points_of, by = self._arguments(call, 2, 2)
-        grid = self._names.grid
-        if isinstance(by, ast.Name) and by.id == "REPEAT":
-            return self._mapped(points_of, lambda points: repeated(points, grid))
-        filler = self._value(by)
-        if isinstance(filler, tuple):
-            raise self._fault("FILL is evaluated with a number, one series or REPEAT", by)
-        values = dict.fromkeys(grid, filler) if isinstance(filler, float) else filler.points
-        return self._mapped(points_of, lambda points: filled(points, values, grid))
+        value = self._value(by)
+        if not isinstance(value, float):
+            raise self._fault("FILL is evaluated with a number", by)
+        return self._mapped(points_of, lambda points: filled(points, value, self._names.grid))
 
     def _running_sum(self, call: ast.Call) -> Value:
         return self._mapped(self._arguments(call, 1, 1)[0], running)
@@ -207,19 +191,12 @@ class Formula:
             return Drawn(does(found.points), found.label, found.key)
         return tuple(Drawn(does(each.points), each.label, each.key) for each in found)
 
-    def _pool(self, call: ast.Call, does: Callable[[list[float]], float]) -> Value:
-        """Return one series of an array, a number of one series."""
+    def _sum(self, call: ast.Call) -> Value:
         (node,) = self._arguments(call, 1, 1)
         found = self._value(node)
-        if isinstance(found, tuple):
-            return Drawn(pooled(found, does))
-        if isinstance(found, float) or not found.points:
-            said = "is a number" if isinstance(found, float) else "has no point to compute a number of"
-            raise self._fault(f"{ast.unparse(node)} {said}", call)
-        number = does(list(found.points.values()))
-        if not math.isfinite(number):
-            raise self._fault("the number is too large", call)
-        return float(number)
+        if not isinstance(found, tuple):
+            raise self._fault("SUM is evaluated of what a SEARCH finds", call)
+        return Drawn(summed(found))
 
     def _quoted(self, node: ast.expr) -> str | None:
         """Return what stands between single quotes, backslashes as they stand: they belong to the search language."""
