@@ -69,7 +69,7 @@ def test_the_page_names_every_flag():
         f"after {warm.MOST_SHORT_WINDOWS} windows or {warm.MOST_S / 60:.0f} minutes",
         f"to be back, at most {between.PAUSE_S:.0f} s later",
         f"up to {between.LAST_S:.0f} s, {between.CUT_S:.0f} s after an interrupt",
-        f"{DELAYS.recent_s / 60:.0f} minutes for times less than {RECENT_AGE_S / 3600:.0f} hours old, "
+        f"{DELAYS.recent_s / 60:.0f} minutes for times less than {RECENT_AGE_S / 3600:.0f} hours old",
         f"{DELAYS.hours_s / 3600:.0f} hours up to a day, {DELAYS.days_s / 3600:.0f} hours beyond",
         f"waits up to {Settings().patience_s / 60:.0f} minutes for it",
         f"Above {1000 * host.MOST_LAG_S:.0f} ms, or when the client takes {100 * host.MOST_CPU:.0f} % of a CPU",

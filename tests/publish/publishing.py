@@ -140,6 +140,7 @@ class Published:
         """The same run in another folder."""
         other = dataclasses.replace(self, folder=folder)
         folder.mkdir(exist_ok=True)
+        (folder / "manifest.json").write_text("{}")
         other.made_of = dataclasses.replace(self.made_of, folder=folder)
         return other
 
