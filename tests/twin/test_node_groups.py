@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from twin_looking import client, until
 from twin_resources import cluster, launch_template, nodegroup, subnet
 
 from tandem.twin.aws.endpoint import Endpoint
@@ -29,14 +30,6 @@ def quick(endpoint):
     endpoint.fleet()
 
 
-def until(found, wanted):
-    """What is found, as soon as it is what is wanted, or after ten seconds whatever it is."""
-    deadline = time.monotonic() + 10
-    while (seen := found()) != wanted and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return seen
-
-
 @pytest.fixture
 def group(endpoint, deploy):
     """A new node group named fleet, and what AWS says of it."""
@@ -51,7 +44,7 @@ def group(endpoint, deploy):
 
 
 def seen(endpoint, name, stack=None):
-    eks, ec2 = endpoint.client("eks"), endpoint.client("ec2")
+    eks, ec2 = client(endpoint, "eks"), client(endpoint, "ec2")
     identity = {"clusterName": name, "nodegroupName": "fleet"}
 
     def instances():
@@ -78,7 +71,7 @@ def seen(endpoint, name, stack=None):
     return SimpleNamespace(
         name=name, stack=stack, identity=identity, eks=eks, ec2=ec2, instances=instances, states=states,
         described=described, scale=scale, update=update, raised=raised,
-        scaling=endpoint.client("autoscaling"),
+        scaling=client(endpoint, "autoscaling"),
         group_name=lambda: described()["resources"]["autoScalingGroups"][0]["name"],
     )  # fmt: skip
 

@@ -108,7 +108,7 @@ FIDELITY: Mapping[str, Fidelity] = {
         Force=_SILENT,
     ),
     "AWS::EKS::Nodegroup": _real(
-        "its Auto Scaling group starts, stops and replaces EC2 instances in tenths of seconds, where AWS takes minutes; "
+        "its Auto Scaling group starts, stops and replaces EC2 instances in tenths of seconds, AWS takes minutes; "
         "an instance has no machine, network interface or node in it, and capacity is what the endpoint is told",
         ForceUpdateEnabled=_SILENT,
     ),

@@ -26,11 +26,14 @@ from . import (
     s3_parts,
     s3_refusals,
     s3_store,
+    scheduler_role,
+    schedules,
     topics,
+    universal_targets,
 )
 
 MODULES = (
     adoption, network, launch_template, bucket, s3_refusals, s3_parts, s3_store, functions, fleet_knobs,
-    fleet_instances, node_groups, eks_api, node_group_api, eks_types,
-    registry, builds, alarms, dashboards, topics, recorded,
+    fleet_instances, node_groups, eks_api, node_group_api, eks_types, scheduler_role,
+    universal_targets, schedules, registry, builds, alarms, dashboards, topics, recorded,
 )  # fmt: skip

@@ -7,6 +7,7 @@ once, so that a field is either in the service's model, and then kept, or is ref
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from xml.sax.saxutils import escape
 
@@ -67,6 +68,15 @@ def _structure(shape, value, where, spelling):
         spelling(name): shaped(shape.members[spelling(name)], item, f"{where}.{name}", spelling)
         for name, item in value.items()
     }
+
+
+def loaded(document) -> dict:
+    """A JSON object that comes as text, bytes or already read; empty where it is none."""
+    try:
+        said = document if isinstance(document, dict) else json.loads(document)
+    except ValueError:
+        return {}
+    return said if isinstance(said, dict) else {}
 
 
 def camel(name: str) -> str:

@@ -1,0 +1,450 @@
+"""Schedules whose target is the EKS API: when they fire, as whom, with which words, and what becomes of a failure."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from botocore.exceptions import ClientError
+from twin_looking import client, until
+
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.fleet import Fleet
+from tandem.twin.aws.principal import under
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+ACCOUNT = "222233334444"
+TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
+QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1, retry_delay_s=10)
+TRUST = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
+_NUMBER = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def enforcing():
+    """An endpoint where policies bind."""
+    with Endpoint(account=ACCOUNT, region="us-east-2", enforce=True) as running:
+        yield running
+
+
+class Scene:
+    """A raised node group, a queue for what fails, and schedules that set the group to 0."""
+
+    def __init__(self, endpoint, name=""):
+        self.endpoint, self.name = endpoint, name or f"scheduled-{next(_NUMBER)}"
+        self.eks, self.sqs, self.iam, self.ec2, self.scheduler = (
+            client(endpoint, service) for service in ("eks", "sqs", "iam", "ec2", "scheduler")
+        )
+        self.queue = self.sqs.create_queue(QueueName=self.name)["QueueUrl"]
+        self.queue_arn = f"arn:aws:sqs:us-east-2:{ACCOUNT}:{self.name}"
+        self.role = f"arn:aws:iam::{ACCOUNT}:role/{self.name}"
+        theirs = self.iam.create_role(RoleName=f"{self.name}-eks", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+        self.eks.create_cluster(name=self.name, roleArn=theirs, resourcesVpcConfig={})
+        self.eks.create_nodegroup(
+            clusterName=self.name, nodegroupName="fleet", subnets=["subnet-1"], nodeRole=theirs,
+            scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 1},
+        )  # fmt: skip
+        assert until(self.states, ["running"]) == ["running"]
+
+    def states(self):
+        mine = [{"Name": "tag:eks:cluster-name", "Values": [self.name]}]
+        listed = self.ec2.describe_instances(Filters=mine)["Reservations"]
+        found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
+        return sorted(state for state in found if state != "terminated")
+
+    def size(self):
+        described = self.eks.describe_nodegroup(clusterName=self.name, nodegroupName="fleet")
+        return described["nodegroup"]["scalingConfig"]["desiredSize"]
+
+    def have_role(self, *statements, trust=TRUST):
+        """Make the schedules' role."""
+        document = {"Version": "2012-10-17", "Statement": [trust]}
+        self.iam.create_role(RoleName=self.name, AssumeRolePolicyDocument=json.dumps(document))
+        if statements:
+            self.allow(*statements)
+
+    def allow(self, *statements):
+        document = {"Version": "2012-10-17", "Statement": list(statements)}
+        self.iam.put_role_policy(RoleName=self.name, PolicyName="own", PolicyDocument=json.dumps(document))
+
+    def scale_statement(self):
+        resource = f"arn:aws:eks:us-east-2:{ACCOUNT}:nodegroup/{self.name}/fleet/*"
+        return {"Effect": "Allow", "Action": "eks:UpdateNodegroupConfig", "Resource": resource}
+
+    def send_statement(self):
+        return {"Effect": "Allow", "Action": "sqs:SendMessage", "Resource": self.queue_arn}
+
+    def input(self, **more):
+        scaling = {"MinSize": 0, "DesiredSize": 0}
+        return {"ClusterName": self.name, "NodegroupName": "fleet", "ScalingConfig": scaling, **more}
+
+    def at(self, in_s, **more):
+        moment = self.endpoint.now() + timedelta(seconds=in_s)
+        return {"ScheduleExpression": f"at({moment:%Y-%m-%dT%H:%M:%S})", **more}
+
+    def schedule(self, expression=None, said=None, retries=0, arn=TARGET, client=None, **more):
+        """Make a schedule that is due a minute from now."""
+        given = {**self.at(60), **(expression or {})}
+        return (client or self.scheduler).create_schedule(**{
+            "Name": self.name, "FlexibleTimeWindow": {"Mode": "OFF"}, **given,
+            "Target": {
+                "Arn": arn, "RoleArn": self.role, "Input": json.dumps(self.input() if said is None else said),
+                "DeadLetterConfig": {"Arn": self.queue_arn},
+                "RetryPolicy": {"MaximumRetryAttempts": retries, "MaximumEventAgeInSeconds": 3600}, **more},
+        })  # fmt: skip
+
+    def pass_time(self, seconds):
+        """Put the endpoint's clock forward; what is due has been done then."""
+        self.endpoint.fleet(replace(QUICK, clock_offset_s=seconds))
+
+    def dead(self):
+        """What stands in the queue: body and attributes."""
+        found = self.sqs.receive_message(QueueUrl=self.queue, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
+        return [
+            (json.loads(one["Body"]), {key: item["StringValue"] for key, item in one["MessageAttributes"].items()})
+            for one in found.get("Messages", [])
+        ]
+
+    def there(self):
+        return [one["Name"] for one in self.scheduler.list_schedules()["Schedules"] if one["Name"] == self.name]
+
+
+@pytest.fixture
+def scene(endpoint):
+    endpoint.fleet(QUICK)
+    yield Scene(endpoint)
+    endpoint.fleet()
+
+
+@pytest.fixture
+def strict(enforcing):
+    enforcing.fleet(QUICK)
+    yield Scene(enforcing)
+    enforcing.fleet()
+
+
+# firing
+
+
+def test_a_due_schedule_terminates_the_fleet(scene):
+    scene.schedule()
+    scene.pass_time(61)
+
+    assert until(scene.states, []) == []
+    assert scene.size() == 0
+
+
+def test_a_schedule_that_is_not_due_does_nothing(scene):
+    scene.schedule()
+    scene.pass_time(55)
+
+    assert (scene.states(), scene.size(), scene.dead()) == (["running"], 1, [])
+
+
+def test_a_schedule_fires_without_the_clock_being_moved(scene):
+    scene.schedule(scene.at(1))
+
+    assert until(scene.states, []) == []
+
+
+def test_a_schedule_whose_time_is_past_fires_at_once(scene):
+    scene.schedule(scene.at(-3600))
+
+    assert until(scene.states, []) == []
+
+
+def test_a_disabled_schedule_does_not_fire(scene):
+    scene.schedule(scene.at(60, State="DISABLED"))
+    scene.pass_time(61)
+
+    assert scene.size() == 1
+
+
+def test_a_schedule_fires_once(scene):
+    scene.schedule()
+    scene.pass_time(61)
+    until(scene.states, [])
+    scene.eks.update_nodegroup_config(clusterName=scene.name, nodegroupName="fleet", scalingConfig={"desiredSize": 1})
+    scene.pass_time(600)
+    time.sleep(0.3)
+
+    assert scene.size() == 1
+
+
+def test_a_second_schedule_of_the_same_name_fires_too(scene):
+    for late in (61, 200):
+        scene.schedule(scene.at(60, ActionAfterCompletion="DELETE"))
+        scene.pass_time(late)
+        assert until(scene.states, []) == []
+        scene.eks.update_nodegroup_config(
+            clusterName=scene.name, nodegroupName="fleet", scalingConfig={"desiredSize": 1}
+        )
+        until(scene.states, ["running"])
+
+
+@pytest.mark.parametrize(("after", "left"), [("DELETE", 0), ("NONE", 1)])
+def test_a_schedule_goes_after_it_fired_where_it_says_so(scene, after, left):
+    scene.schedule(scene.at(60, ActionAfterCompletion=after))
+    before = len(scene.there())
+    scene.pass_time(61)
+
+    assert (before, len(scene.there())) == (1, left)
+
+
+def test_a_failed_schedule_goes_too(scene):
+    scene.schedule(scene.at(60, ActionAfterCompletion="DELETE"), scene.input(NodegroupName="other"))
+    scene.pass_time(61)
+
+    assert (scene.there(), len(scene.dead())) == ([], 1)
+
+
+def test_a_schedule_of_a_template_fires_and_goes(scene, deploy):
+    at = scene.at(60)["ScheduleExpression"]
+    target = {"Arn": TARGET, "RoleArn": scene.role, "Input": json.dumps(scene.input())}
+    deploy({"Schedule": {"Type": "AWS::Scheduler::Schedule", "Properties": {
+        "Name": scene.name, "ScheduleExpression": at, "FlexibleTimeWindow": {"Mode": "OFF"},
+        "Target": target}}})  # fmt: skip
+    scene.pass_time(61)
+
+    assert until(scene.states, []) == []
+
+
+def test_a_reset_forgets_what_fired(enforcing):
+    for _ in range(2):
+        enforcing.reset()
+        enforcing.fleet(QUICK)
+        scene = Scene(enforcing, "same")
+        scene.have_role(scene.scale_statement())
+        scene.schedule()
+        scene.pass_time(61)
+        assert until(scene.states, []) == []
+
+
+# the words
+
+
+@pytest.mark.parametrize("said", [
+    {"clusterName": "c", "nodegroupName": "fleet", "scalingConfig": {"minSize": 0, "desiredSize": 0}},
+    {"ClusterName": "c"}, {},
+])  # fmt: skip
+def test_rejects_an_input_without_required_members_in_capitals(scene, said):
+    with pytest.raises(ClientError, match=r"missing the following field\(s\): .*NodegroupName") as refused:
+        scene.schedule(said=said)
+
+    assert refused.value.response["Error"]["Code"] == "ValidationException"
+    assert scene.there() == []
+
+
+@pytest.mark.parametrize("said", [{"ScalingConfig": {"minSize": 0, "desiredSize": 0}}, {"Colour": "blue"},
+                                  {"ScalingConfig": {"MinSize": "none"}}])  # fmt: skip
+def test_an_input_in_other_words_fails_and_changes_nothing(scene, said):
+    scene.schedule(said=scene.input(**said))
+    scene.pass_time(61)
+    [(body, attributes)] = scene.dead()
+
+    assert (body, attributes["ERROR_CODE"]) == (scene.input(**said), "ValidationException")
+    assert (scene.states(), scene.size()) == (["running"], 1)
+
+
+def test_rejects_an_input_that_is_no_json(scene, refusal):
+    code = refusal(scene.schedule, Input="{")
+
+    assert code == "ValidationException"
+
+
+@pytest.mark.parametrize("action", ["describeNodegroup", "updateNodegroupSize", "UpdateNodegroupConfig"])
+def test_rejects_an_action_that_scheduler_cannot_call(scene, refusal, action):
+    assert refusal(scene.schedule, arn=TARGET.replace("updateNodegroupConfig", action)) == "ValidationException"
+
+
+@pytest.mark.parametrize("time", ["2030-01-01T00:00:00Z", "2030-01-01 00:00:00", "2030-02-30T00:00:00",
+                                  "2030-01-01T00:00:00.5", "tomorrow"])  # fmt: skip
+def test_rejects_a_time_in_another_form(scene, refusal, time):
+    assert refusal(scene.schedule, expression={"ScheduleExpression": f"at({time})"}) == "ValidationException"
+
+
+def test_rejects_more_retries_than_scheduler_makes(scene, refusal):
+    assert refusal(scene.schedule, retries=186) == "ValidationException"
+
+
+def test_labels_keep_the_spelling_of_their_user(scene):
+    scene.schedule(said=scene.input(Labels={"AddOrUpdateLabels": {"someKey": "v"}}))
+    scene.pass_time(61)
+
+    found = scene.eks.describe_nodegroup(clusterName=scene.name, nodegroupName="fleet")["nodegroup"]
+
+    assert found["labels"] == {"someKey": "v"}
+
+
+def test_a_target_of_another_service_is_dead_and_says_that_it_is_not_rehearsed(scene):
+    scene.schedule(arn="arn:aws:scheduler:::aws-sdk:rds:stopDBCluster")
+    scene.pass_time(61)
+
+    assert [attributes["ERROR_CODE"] for _, attributes in scene.dead()] == ["NotRehearsed"]
+
+
+# failures
+
+
+def test_a_failure_stands_in_the_dead_letter_queue_with_its_reason(scene):
+    said = scene.input(NodegroupName="other")
+    made = scene.schedule(said=said)
+    scene.pass_time(61)
+    [(body, attributes)] = scene.dead()
+    volatile = {name: attributes.pop(name) for name in ("EXECUTION_ID", "SCHEDULED_TIME", "ERROR_MESSAGE")}
+
+    assert body == said
+    assert attributes == {
+        "ERROR_CODE": "ResourceNotFoundException", "EXHAUSTED_RETRY_CONDITION": "MaximumRetryAttempts",
+        "IS_PAYLOAD_TRUNCATED": "false", "RETRY_ATTEMPTS": "0", "SCHEDULE_ARN": made["ScheduleArn"],
+        "TARGET_ARN": TARGET,
+    }  # fmt: skip
+    assert all(volatile.values())
+
+
+def test_a_success_leaves_the_dead_letter_queue_empty(scene):
+    scene.schedule()
+    scene.pass_time(61)
+    until(scene.states, [])
+
+    assert scene.dead() == []
+
+
+def test_a_failed_call_is_made_again_until_it_succeeds(scene):
+    scene.endpoint.fleet(replace(QUICK, refuses_update=True))
+    scene.schedule(scene.at(0), retries=3)
+    time.sleep(0.5)
+    before = scene.states()
+    scene.pass_time(15)
+
+    assert before == ["running"]
+    assert until(scene.states, []) == []
+    assert scene.dead() == []
+
+
+def test_a_call_is_given_up_after_its_retries(scene):
+    scene.schedule(said=scene.input(NodegroupName="other"), retries=2)
+    found = []
+    for late in (61, 72, 93):
+        scene.pass_time(late)
+        found.append(scene.dead())
+
+    assert [len(one) for one in found] == [0, 0, 1]
+    assert found[2][0][1]["RETRY_ATTEMPTS"] == "2"
+
+
+def test_a_call_is_given_up_when_it_is_too_old(scene):
+    scene.schedule(said=scene.input(NodegroupName="other"), retries=185)
+    scene.pass_time(61)
+    before = scene.dead()
+    scene.pass_time(61 + 3601)
+    [(_, attributes)] = scene.dead()
+
+    assert (before, attributes["EXHAUSTED_RETRY_CONDITION"]) == ([], "MaximumEventAgeInSeconds")
+
+
+def test_without_a_dead_letter_queue_a_failure_is_only_in_the_log(scene):
+    scene.schedule(said=scene.input(NodegroupName="other"), DeadLetterConfig={})
+    scene.pass_time(61)
+
+    assert scene.dead() == []
+    assert "has no dead-letter queue" in scene.endpoint.log.read_text()
+
+
+# the role, where policies bind
+
+
+def test_the_role_with_its_policy_stops_the_fleet(strict):
+    strict.have_role(strict.scale_statement(), strict.send_statement())
+    strict.schedule()
+    strict.pass_time(61)
+
+    assert until(strict.states, []) == []
+    assert strict.dead() == []
+
+
+def test_a_role_without_the_action_fails(strict):
+    strict.have_role(strict.send_statement())
+    strict.schedule()
+    strict.pass_time(61)
+
+    assert [attributes["ERROR_CODE"] for _, attributes in strict.dead()] == ["AccessDeniedException"]
+    assert strict.states() == ["running"]
+
+
+def test_a_role_for_another_node_group_fails(strict):
+    other = {**strict.scale_statement(), "Resource": f"arn:aws:eks:us-east-2:{ACCOUNT}:nodegroup/{strict.name}/other/*"}
+    strict.have_role(other, strict.send_statement())
+    strict.schedule()
+    strict.pass_time(61)
+
+    assert (len(strict.dead()), strict.states()) == (1, ["running"])
+
+
+def test_a_role_that_may_not_send_leaves_the_dead_letter_queue_empty(strict):
+    strict.have_role()
+    strict.schedule()
+    strict.pass_time(61)
+
+    assert strict.dead() == []
+    assert "does not take it" in strict.endpoint.log.read_text()
+
+
+@pytest.mark.parametrize("trust", [
+    {**TRUST, "Principal": {"Service": "lambda.amazonaws.com"}},
+    {**TRUST, "Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}},
+    {**TRUST, "Effect": "Deny"},
+])  # fmt: skip
+def test_rejects_a_role_that_does_not_trust_scheduler(strict, refusal, trust):
+    strict.have_role(strict.scale_statement(), trust=trust)
+
+    assert refusal(strict.schedule) == "ValidationException"
+
+
+def test_a_role_may_trust_scheduler_for_one_group_of_schedules(strict):
+    group = f"arn:aws:scheduler:us-east-2:{ACCOUNT}:schedule-group/{strict.name}"
+    condition = {"StringEquals": {"aws:SourceAccount": ACCOUNT, "aws:SourceArn": group}}
+    strict.have_role(strict.scale_statement(), trust={**TRUST, "Condition": condition})
+    strict.scheduler.create_schedule_group(Name=strict.name)
+    with pytest.raises(ClientError, match="assume the role"):
+        strict.schedule()
+    strict.schedule(strict.at(60, GroupName=strict.name))
+    strict.pass_time(61)
+
+    assert until(strict.states, []) == []
+
+
+@pytest.mark.parametrize("passes", [True, False])
+def test_who_makes_a_schedule_must_be_allowed_to_pass_its_role(strict, passes):
+    strict.have_role(strict.scale_statement())
+    condition = {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
+    role = strict.role if passes else f"{strict.role}-of-others"
+    somebody = under(
+        strict.endpoint, {"Effect": "Allow", "Action": "scheduler:CreateSchedule", "Resource": "*"},
+        {"Effect": "Allow", "Action": "iam:PassRole", "Resource": role, "Condition": condition},
+    )  # fmt: skip
+    if not passes:
+        with pytest.raises(ClientError, match="iam:PassRole"):
+            strict.schedule(client=somebody.client("scheduler"))
+    else:
+        strict.schedule(client=somebody.client("scheduler"))
+
+    assert len(strict.there()) == passes
+
+
+@pytest.mark.parametrize(("resource", "size"), [("nodegroup/{name}/fleet/*", 0), ("cluster/{name}", 1)])
+def test_an_update_is_held_against_the_arn_of_its_node_group(strict, resource, size):
+    arn = f"arn:aws:eks:us-east-2:{ACCOUNT}:{resource.format(name=strict.name)}"
+    somebody = under(strict.endpoint, {"Effect": "Allow", "Action": "eks:UpdateNodegroupConfig", "Resource": arn})
+    with suppress(ClientError):  # what counts is the size
+        somebody.client("eks").update_nodegroup_config(
+            clusterName=strict.name, nodegroupName="fleet", scalingConfig={"desiredSize": 0}
+        )
+
+    assert strict.size() == size
