@@ -1,0 +1,52 @@
+"""Whose credentials these are, asked before anything else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError
+
+from tandem.ops.fault import RefusedError, ask, fault_of
+from tandem.spec.environment import Environment
+
+ATTEMPTS = 5
+CONNECT_S, READ_S = 10.0, 60.0
+
+
+def client(environment: Environment, service: str) -> Any:
+    """Return a boto3 client of the environment's region, with credentials and endpoint of boto3's own chain.
+
+    Raises:
+        OpsError: the settings of this machine cannot be used.
+    """
+    config = Config(
+        connect_timeout=CONNECT_S, read_timeout=READ_S, retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
+        user_agent_extra="tandem-ops",
+    )  # fmt: skip
+    try:
+        return boto3.client(service, region_name=environment.region, config=config)
+    except BotoCoreError as error:
+        raise fault_of(error, service=service, operation="Connect", where=environment.region) from error
+    except ValueError as error:
+        raise RefusedError(f"the AWS settings cannot be used ({error})", where=environment.region,
+                           change="correct AWS_ENDPOINT_URL if it is set") from None  # fmt: skip
+
+
+def require_account(environment: Environment) -> str:
+    """Make sure that the credentials are the environment's account's; return the ARN of who has them.
+
+    Raises:
+        RefusedError: there are none, or they are another's.
+        OpsError: STS is out of reach, they have expired and the like.
+    """
+    where = f"{environment.name} in account {environment.account}"
+    found = ask(client(environment, "sts"), "GetCallerIdentity", where)
+    if found["Account"] != environment.account:
+        raise RefusedError(
+            f"these credentials are of account {found['Account']}", where=where,
+            change=f"log in to {environment.account} (aws sts get-caller-identity shows who you are), or name the "
+            "other environment with --env",
+        )  # fmt: skip
+    return str(found["Arn"])
