@@ -49,7 +49,7 @@ class ClusterStack(EnvironmentStack):
         )
         system = SystemNodes(
             self, "SystemNodes", cluster=environment.cluster, cluster_name=ref,
-            node_role_arn=node_role.arn, subnet_ids=subnet_ids, tags=environment.tags, name=f"{name}-system",
+            node_role_arn=node_role.arn, subnet_ids=subnet_ids, tags=names.tags(environment), name=f"{name}-system",
         )  # fmt: skip
         for addon in before.addons:
             system.node_group.add_resource_dependency(addon)

@@ -39,7 +39,7 @@ class EnvironmentStage(cdk.Stage):
             permissions_boundary=cdk.PermissionsBoundary.from_name(boundary) if boundary else None,
         )
         # on the stage: what is put on the App does not enter stages
-        for key, value in sorted(environment.tags.items()):
+        for key, value in sorted(names.tags(environment).items()):
             cdk.Tags.of(self).add(key, value)
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         addon_versions = {name: figure.value for name, figure in minor.addons.items()}

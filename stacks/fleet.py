@@ -46,7 +46,7 @@ class FleetStack(EnvironmentStack):
         )
         capacity, name = environment.capacity, names.node_group(environment)
         template = AcceleratorTemplate(
-            self, "LaunchTemplate", capacity=capacity, tags=environment.tags, name=name, vpc_id=network.vpc_id,
+            self, "LaunchTemplate", capacity=capacity, tags=names.tags(environment), name=name, vpc_id=network.vpc_id,
             cluster_security_group_id=cluster_security_group_id,
             efa_cards=(efa_cards or 0) if capacity.efa else 0,
         )  # fmt: skip

@@ -26,7 +26,7 @@ class EnvironmentStack(cdk.Stack):
             kind,
             stack_name=names.stack(environment, kind),
             description=description,
-            tags=environment.tags,  # the stack itself; what stands in it is tagged by the stage
+            tags=names.tags(environment),  # the stack itself; what stands in it is tagged by the stage
             termination_protection=environment.termination_protection,
             synthesizer=cdk.DefaultStackSynthesizer(qualifier=environment.bootstrap.qualifier),
             suppress_template_indentation=True,  # a quarter of the bytes of a template with many resources

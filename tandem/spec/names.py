@@ -36,6 +36,7 @@ WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler
 STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
+OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
 
@@ -83,6 +84,11 @@ def topic(environment: Environment) -> str:
 def bench_namespace(environment: Environment) -> str:
     """Return the CloudWatch namespace of all that the environment's own programs measure."""
     return f"Tandem/{environment.name}"
+
+
+def tags(environment: Environment) -> dict[str, str]:
+    """Return the tags of every resource: the operator's own, and whose it is."""
+    return {**environment.tags, OWNER_TAG: environment.name}
 
 
 def container_log_group(environment: Environment, kind: str) -> str:

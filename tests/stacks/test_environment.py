@@ -115,4 +115,5 @@ def test_nothing_reports_usage(stacks: Templates) -> None:
 def test_stacks_are_tagged_themselves(assembly: Path) -> None:
     found = [each["properties"].get("tags") for each in artifacts(assembly, "post-us-east-2").values()]
 
-    assert all(tags == {"project": "tandem", "cost-center": "inference"} for tags in found)
+    ours = {"tandem:environment": "post-us-east-2"}
+    assert all(tags == {"project": "tandem", "cost-center": "inference", **ours} for tags in found)

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, variants
 
+from tandem.spec.names import OWNER_TAG
+
 pytestmark = pytest.mark.cdk
 
-TAGS = {("project", "tandem"), ("cost-center", "inference")}
+TAGS = {("project", "tandem"), ("cost-center", "inference")}  # of every committed environment
 # one environment per kind of template; the other variants repeat these
 DISTINCT = ["efa-on-demand", "reservation", "existing-network", "public-endpoint", "nat-per-zone", "mirror"]
 
@@ -156,12 +158,17 @@ def tags(properties: dict[str, Any]) -> set[tuple[str, str]]:
     return set(found.items()) if isinstance(found, dict) else {(tag["Key"], tag["Value"]) for tag in found}
 
 
+def marked(properties: dict[str, Any]) -> bool:
+    """Whether it carries the operator's tags, and the one by which a stop and a teardown know it for their own."""
+    return tags(properties) >= TAGS and OWNER_TAG in dict(tags(properties))
+
+
 def test_every_taggable_resource_is_tagged(stacks: Templates) -> None:
     bare = {
         (found["Type"], name)
         for stack, template in stacks.items()
         for name, found in template["Resources"].items()
-        if taggable(found["Type"]) and not tags(found.get("Properties", {})) >= TAGS
+        if taggable(found["Type"]) and not marked(found.get("Properties", {}))
     }
 
     assert bare == set()
@@ -181,14 +188,14 @@ def test_what_a_launch_template_starts_is_tagged(stacks: Templates, kind: str) -
     for template in launch_templates(stacks):
         specifications = template["LaunchTemplateData"]["TagSpecifications"]
         (found,) = [each for each in specifications if each["ResourceType"] == kind]
-        assert tags(found) >= TAGS
+        assert marked(found)
 
 
 def test_launch_templates_are_tagged_themselves(stacks: Templates) -> None:
     for template in launch_templates(stacks):
         (found,) = template["TagSpecifications"]
         assert found["ResourceType"] == "launch-template"
-        assert tags(found) >= TAGS
+        assert marked(found)
 
 
 def test_no_template_holds_an_unresolved_token(stacks: Templates) -> None:
