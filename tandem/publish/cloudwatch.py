@@ -48,10 +48,13 @@ class CloudWatch:
         client: boto3's, which sends each request once.
         namespace: Tandem/<environment>.
         sleep: waits so many seconds.
+        over: whether there is no time left for another try.
     """
 
-    def __init__(self, client: Any, namespace: str, retries: Retries, sleep: Callable[[float], None]) -> None:
-        self._client, self.namespace, self._retries, self._sleep = client, namespace, retries, sleep
+    def __init__(
+        self, client: Any, namespace: str, retries: Retries, sleep: Callable[[float], None], over: Callable[[], bool]
+    ) -> None:
+        self._client, self.namespace, self._retries, self._sleep, self._over = client, namespace, retries, sleep, over
         self._random = random.Random()  # noqa: S311 - a wait is no secret
 
     def put(self, batch: Batch, before: Callable[[], None]) -> Ended:
@@ -75,14 +78,17 @@ class CloudWatch:
                     return Ended("unknown", fault)
                 if found == "invalid":
                     return Ended("invalid", fault)
-                if found == "stop" or attempt + 1 == self._retries.tries:
+                if found == "stop" or self._last_try(attempt):
                     return Ended("unsent", fault)
-                self.pause(attempt)
+                self._pause(attempt)
             else:
                 return Ended("sent")
         raise AssertionError("there is at least one try")
 
-    def pause(self, attempt: int) -> None:
+    def _last_try(self, attempt: int) -> bool:
+        return attempt + 1 == self._retries.tries or self._over()
+
+    def _pause(self, attempt: int) -> None:
         """Wait before the next try."""
         limit = min(self._retries.first_s * 2**attempt, self._retries.most_s)
         self._sleep(self._random.uniform(0, limit))
@@ -123,13 +129,13 @@ class CloudWatch:
             try:
                 pages = list(self._client.get_paginator("get_metric_data").paginate(**asked))
             except RAISED as error:
-                if outcome(error) not in {"not done", "unknown"} or attempt + 1 == self._retries.tries:
+                if outcome(error) not in {"not done", "unknown"} or self._last_try(attempt):
                     raise self._fault(error, "GetMetricData") from None
             else:
                 results = [result for page in pages for result in page["MetricDataResults"]]
                 if all(result["StatusCode"] != "InternalError" for result in results):
                     return results
-            self.pause(attempt)
+            self._pause(attempt)
         raise PublishError("GetMetricData did not read all of it at any try", where=f"namespace {self.namespace}")
 
     def _asked(self, cell: Cell, statistic: str) -> dict[str, Any]:

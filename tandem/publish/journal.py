@@ -102,7 +102,7 @@ class Journal:
         self.path, self._key = folder / FILE, (environment, experiment, run)
         self._file = self._open()
         self._lines: dict[int, list[Line]] = {}
-        self._last: dict[tuple[int, int], Line] = {}
+        self._last: dict[int, dict[int, Line]] = {}
         try:
             self._read()
         except BaseException:
@@ -137,7 +137,7 @@ class Journal:
     def _take(self, line: Line) -> None:
         if (line.environment, line.experiment, line.run) == self._key:
             self._lines.setdefault(line.round, []).append(line)
-            self._last[line.round, line.batch] = line
+            self._last.setdefault(line.round, {})[line.batch] = line
 
     def append(self, lines: Sequence[Line]) -> None:
         """Write lines; they are on the disk when this returns.
@@ -167,11 +167,11 @@ class Journal:
         """Take over what another copy of the folder did since: its end of a batch, or its later intent."""
         news = []
         for line in theirs:
-            ours = self._last.get((line.round, line.batch))
+            ours = self.last(line.round, line.batch)
             if ours is None or (ours.state not in SETTLED and (line.state in SETTLED or line.at_s > ours.at_s)):
                 news.append(line)
         for line in news:  # one by one: a later line of theirs may be older news than an earlier one
-            ours = self._last.get((line.round, line.batch))
+            ours = self.last(line.round, line.batch)
             if ours is None or ours.state not in SETTLED:
                 self.append([line])
 
@@ -181,15 +181,15 @@ class Journal:
 
     def last(self, number: int, batch: int) -> Line | None:
         """Return the newest line of a batch."""
-        return self._last.get((number, batch))
+        return self._last.get(number, {}).get(batch)
 
     def batches(self, number: int) -> tuple[Line, ...]:
         """Return the newest line of each batch of a round."""
-        return tuple(line for (round_, batch), line in sorted(self._last.items()) if round_ == number and batch >= 0)
+        return tuple(line for batch, line in sorted(self._last.get(number, {}).items()) if batch >= 0)
 
     def in_doubt(self) -> tuple[Line, ...]:
         """Return the newest line of each batch that may have been sent."""
-        return tuple(line for _, line in sorted(self._last.items()) if line.state == "intent")
+        return tuple(line for number in self.rounds() for line in self.batches(number) if line.state == "intent")
 
     def settled(self, number: int) -> bool:
         """Return whether nothing of a round is left to be sent."""

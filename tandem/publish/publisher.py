@@ -64,7 +64,9 @@ class Publisher:
         self.run, self.report, self.until_s = run, Report(), float("inf")
         self._folder, self._services, self._settings = folder, services, settings or Settings()
         self._tell, self._now, self._sleep = tell, now, sleep
-        self._cloudwatch = CloudWatch(services.cloudwatch, run.namespace, self._settings.retries, sleep)
+        self._cloudwatch = CloudWatch(
+            services.cloudwatch, run.namespace, self._settings.retries, sleep, lambda: time.monotonic() >= self.until_s
+        )
         self._results = Results(services.s3, run.bucket, run.prefix)
 
     def __enter__(self) -> Self:

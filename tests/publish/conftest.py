@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "artifacts"))
 
 import pytest
-from artifact_fixtures import aws, bucket, clients, endpoint, front, impatient, proxied, proxy, store
+from artifact_fixtures import aws, clients, endpoint, front, impatient, proxy
 from publishing import Published
 
-__all__ = ["aws", "bucket", "clients", "endpoint", "front", "impatient", "proxied", "proxy", "store"]
+__all__ = ["aws", "clients", "endpoint", "front", "impatient", "proxy"]
 
 
 @pytest.fixture
-def published(endpoint, proxy, bucket, tmp_path) -> Published:
-    """A folder, an environment of its own, and the way to the endpoint through the fault proxy."""
-    return Published(endpoint=endpoint, url=proxy.url, bucket=bucket, folder=tmp_path / "out").made()
+def published(endpoint, clients, proxy, tmp_path) -> Published:
+    """A folder, an environment and a bucket of its own, and the way to the endpoint through the fault proxy."""
+    endpoint.reset()  # it looks through all values at each request
+    name, where = f"results-{uuid.uuid4().hex[:10]}", {"LocationConstraint": endpoint.region}
+    clients[endpoint.url].create_bucket(Bucket=name, CreateBucketConfiguration=where)
+    return Published(endpoint=endpoint, url=proxy.url, bucket=name, folder=tmp_path / "out").made()

@@ -68,7 +68,7 @@ class Made:
     concurrencies: tuple[int, ...] = CONCURRENCIES
     first_s: int = field(default_factory=lambda: minute_now(900))
     step_s: int = 60
-    gaps: int = 200
+    gaps: int = 40
 
     def rounds(self, without: frozenset[int] = frozenset()) -> Iterator[Round]:
         for number in sorted(set(range(self.number)) - without):

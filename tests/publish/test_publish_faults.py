@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import time
 
 import pytest
-from publishing import QUICK, read
+from publishing import QUICK, minute_now, read
 
-from tandem.publish import PublishError, Retries, batches
+from tandem.publish import Delays, PublishError, Retries, batches
 from tandem.twin.faults.rules import (
     ACCESS_DENIED,
     INTERNAL_ERROR,
@@ -179,3 +181,75 @@ def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy):
     cell = (("Experiment", "post"), ("Variant", "baseline"), ("PromptClass", "all"), ("Concurrency", "all"))
     key = ("unpublished_rounds", cell, published.made_of.first_s + 600)
     assert read(published.endpoint, published.run.namespace, [key], "Maximum") == {key: 1.0}
+
+
+def test_what_the_time_does_not_allow_is_left_to_a_later_publish(published, proxy):
+    with published.publisher() as publisher:
+        publisher.until_s = 0.0
+        for one in published.made_of.rounds():
+            publisher.publish(one)
+        left = publisher.report.left
+
+    assert (len(left), proxy.requests("PutMetricData")) == (2, ())
+    assert published.publish().whole
+    assert whole(published)
+
+
+def test_a_throttled_batch_is_not_waited_for_beyond_the_time_there_is(published, proxy):
+    proxy.use(put(THROTTLING))
+    publisher = published.publisher(sleep=lambda _: setattr(publisher, "until_s", 0.0))
+    with publisher, pytest.raises(PublishError, match="PutMetricData failed at every try"):
+        publisher.publish(next(published.made_of.rounds()))
+
+    assert len(proxy.requests("PutMetricData")) == 2
+
+
+def test_an_intent_is_written_anew_before_a_try_that_comes_a_minute_later(published, proxy):
+    proxy.use(put(THROTTLING, times=1))
+    clock = [published.made_of.first_s + 600.0]
+    published.made(number=1, classes=("chat",))
+
+    published.publish(now=lambda: clock[0], sleep=lambda _: clock.__setitem__(0, clock[0] + 61))
+
+    lines = [json.loads(line) for line in (published.folder / "published.jsonl").read_text().splitlines()]
+    assert [line["state"] for line in lines] == ["stored", "intent", "intent", "sent"]
+
+
+@pytest.mark.parametrize(
+    ("age_s", "hours"), [(0, 0.25), (3 * 3600 - 1, 0.25), (3 * 3600, 2), (86400 - 1, 2), (86400, 72)]
+)
+def test_how_long_cloudwatch_may_hide_what_it_took_follows_the_age_of_the_time(age_s, hours):
+    assert Delays().of(age_s) == hours * 3600
+
+
+def test_a_batch_in_doubt_is_waited_for_as_long_as_it_may_be_hidden(published, proxy):
+    published.made(number=1, first_s=minute_now(600))
+    published.settings = dataclasses.replace(QUICK, delays=Delays(), patience_s=960.0, look_s=2.0)
+    proxy.use(put(INTERNAL_ERROR, times=1))
+    clock, waits = [float(minute_now())], []
+
+    def sleep(wait_s):
+        waits.append(wait_s)
+        clock[0] += wait_s
+
+    report = published.publish(now=lambda: clock[0], sleep=sleep)
+
+    assert report.whole
+    assert 900 <= sum(waits) <= 930
+    assert max(waits) == 30
+    assert whole(published)
+
+
+def test_a_batch_that_may_be_hidden_for_hours_is_looked_for_briefly_and_left(published, proxy):
+    published.made(number=1, first_s=minute_now(5 * 3600))
+    published.settings = dataclasses.replace(QUICK, delays=Delays(), patience_s=960.0, glance_s=30.0, look_s=2.0)
+    proxy.use(put(INTERNAL_ERROR, times=1))
+    clock, waits = [time.time()], []
+
+    def sleep(wait_s):
+        waits.append(wait_s)
+        clock[0] += wait_s
+
+    report = published.publish(now=lambda: clock[0], sleep=sleep)
+
+    assert (sum(waits), len(report.left)) == (pytest.approx(30.0, abs=0.1), 1)
