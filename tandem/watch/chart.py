@@ -18,6 +18,7 @@ _SNIPPET = (
 )
 _DASHES = [[1, 0], [5, 3], [1.5, 2.5], [8, 3, 2, 3]]
 _HUES = 6
+_TICKS = 5
 
 
 @cache
@@ -42,12 +43,12 @@ def _drawing() -> dict[str, Any]:
     """The chart in Vega-Lite: a faint line across gaps, a strong one between neighbors, a dot where a point is."""
     ends = {"domainMin": {"expr": "first"}, "domainMax": {"expr": "last"}}
     at = {"field": "at", "type": "temporal", "title": None, "scale": {"type": "utc", **ends}}
-    high = {"zero": True, "nice": True, "domainMax": {"expr": "top || null"}}
+    high = {"zero": True, "nice": _TICKS, "domainMax": {"expr": "top || null"}}
     value = {"field": "value", "type": "quantitative", "title": None, "scale": high}
     line = {
         "x": at
         | {"axis": {"grid": False, "labelOverlap": True, "tickCount": 6, "labelExpr": "utcFormat(datum.value, clock)"}},
-        "y": value | {"axis": {"tickCount": 5}},
+        "y": value | {"axis": {"tickCount": _TICKS}},
         "color": {
             "field": "hue",
             "type": "nominal",

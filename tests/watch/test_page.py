@@ -207,3 +207,27 @@ def test_light_dark_and_paper_define_the_same_colors() -> None:
 
     assert len(roots) == 3
     assert roots[0] == roots[1] == roots[2]
+
+
+def light_of(color: str) -> float:
+    """Relative luminance as WCAG 2.2 defines it."""
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", [0, 1], ids=["light", "dark"])
+@pytest.mark.parametrize(
+    ("names", "least"),
+    [(("text", "muted", "link"), 4.5), ([f"hue-{hue}" for hue in range(6)], 3.0)],
+    ids=["text", "lines"],
+)
+def test_words_and_lines_are_seen_on_what_they_stand_on(scheme: int, names: tuple[str, ...], least: float) -> None:
+    style = (Path(__file__).parents[2] / "tandem/watch/templates/page.css").read_text()
+    root = re.findall(r":root \{(.*?)\}", style, re.DOTALL)[scheme]
+    colors = dict(re.findall(r"--([\w-]+): (#\w{6});", root))
+
+    for name in names:
+        for ground in ("card", "ground"):
+            low, high = sorted((light_of(colors[name]), light_of(colors[ground])))
+            assert (high + 0.05) / (low + 0.05) >= least, (name, ground)

@@ -12,11 +12,17 @@ function make(name, properties = {}, ...children) {
   return element;
 }
 
-function number(value) {
+// Three digits of the largest value, and as many decimals for all: they stand one under the other.
+function decimals(lines) {
+  const values = lines.flatMap((line) => [...line.values, line.whole]).filter((value) => value !== null);
+  if (values.every(Number.isInteger)) return 0;
+  const largest = Math.max(...values.map(Math.abs));
+  return Math.min(6, Math.max(0, 2 - Math.floor(Math.log10(largest))));
+}
+
+function number(value, digits) {
   if (value === null || value === undefined) return "–";
-  const size = Math.abs(value);
-  const digits = size >= 1000 || size === 0 ? 0 : Math.min(4, Math.max(0, 2 - Math.floor(Math.log10(size))));
-  return value.toLocaleString("en-US", { minimumFractionDigits: 0, maximumFractionDigits: digits });
+  return value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
 
 function moment(seconds) {
@@ -69,7 +75,6 @@ class Graph {
     this.widget = widget;
     this.chart = figure.querySelector(".chart");
     this.legend = figure.querySelector(".legend");
-    this.unit = figure.dataset.unit;
     this.first = data.start_s - (data.start_s % widget.period_s);
     this.title = figure.querySelector("h3").textContent;
     this.chart.addEventListener("pointermove", (event) => this.point(event));
@@ -83,6 +88,7 @@ class Graph {
     this.period = null;
     unpainted.delete(this);
     this.lines = lines ?? [];
+    this.decimals = decimals(this.lines);
     this.chart.replaceChildren();
     this.legend.replaceChildren();
     this.figure.querySelector("details")?.remove();
@@ -105,12 +111,11 @@ class Graph {
     const last = this.times[this.times.length - 1];
     const each = this.lines
       .filter((line) => line.values.length)
-      .map((line) => `${line.label} from ${number(Math.min(...line.values))} to ${number(Math.max(...line.values))}`);
+      .map((line) => `${line.label} from ${this.number(Math.min(...line.values))} to ${this.number(Math.max(...line.values))}`);
     return `${this.title}, ${time(this.times[0])} to ${time(last)} UTC: ${each.join("; ")}. Arrow keys read each time.`;
   }
 
   paint() {
-    const half = this.widget.period_s / 2;
     const ms = (period) => (this.first + period * this.widget.period_s) * 1000;
     const rows = this.lines.flatMap((line, place) => {
       const one = { hue: line.hue % 6, dash: line.dash % 4, line: place };
@@ -125,7 +130,7 @@ class Graph {
     const moments = marks.filter((mark) => mark.at).map(({ at, label }) => ({ at: Date.parse(at), label }));
     this.view = new vega.View(parsed, { renderer: "svg", hover: false })
       .logLevel(0).width(this.chart.clientWidth).height(this.chart.clientHeight)
-      .signal("first", (data.start_s - half) * 1000).signal("last", (data.end_s - half) * 1000)
+      .signal("first", ms(-0.5)).signal("last", ms(Math.ceil((data.end_s - this.first) / this.widget.period_s) - 0.5))
       .signal("clock", data.end_s - data.start_s > DAY_S ? "%d %b %H:%M" : "%H:%M")
       .signal("top", rows.some((row) => row.value > 0) ? 0 : 1) // an axis of zeros alone would have no length
       .data("points", rows).data("levels", levels)
@@ -135,17 +140,16 @@ class Graph {
   }
 
   list() {
-    const unit = this.unit ? ` (${this.unit})` : "";
     this.time = make("th", { scope: "col", textContent: "last point" });
     const head = make("tr", {}, make("th", { scope: "col", textContent: "" }),
-      make("th", { scope: "col", textContent: `whole run${unit}` }), this.time);
+      make("th", { scope: "col", textContent: "whole run" }), this.time);
     head.firstChild.append(make("span", { className: "heard", textContent: "line" }));
     this.cells = [];
     const rows = this.lines.map((line) => {
-      const cell = make("td", { textContent: number(line.values[line.values.length - 1]) });
+      const cell = make("td", { textContent: this.number(line.values[line.values.length - 1]) });
       this.cells.push(cell);
       return make("tr", {}, make("th", { scope: "row" }, swatch(line), line.label),
-        make("td", { textContent: number(line.whole) }), cell);
+        make("td", { textContent: this.number(line.whole) }), cell);
     });
     this.legend.append(make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows)));
   }
@@ -158,7 +162,7 @@ class Graph {
         (name) => make("th", { scope: "col", textContent: name })));
       const rows = this.times.map((period) => make("tr", {},
         make("th", { scope: "row", textContent: moment(this.first + period * this.widget.period_s) }),
-        ...this.lines.map((line) => make("td", { textContent: number(this.value(line, period)) }))));
+        ...this.lines.map((line) => make("td", { textContent: this.number(this.value(line, period)) }))));
       const table = make("table", {}, make("thead", {}, head), make("tbody", {}, ...rows));
       const box = make("div", { className: "values", tabIndex: 0 }, table);
       box.setAttribute("role", "region");
@@ -166,6 +170,10 @@ class Graph {
       details.append(box);
     });
     this.figure.querySelector("figcaption").append(details);
+  }
+
+  number(value) {
+    return number(value, this.decimals);
   }
 
   value(line, period) {
@@ -202,7 +210,7 @@ class Graph {
     this.time.textContent = period === null ? "last point" : `${moment(seconds)} UTC`;
     this.lines.forEach((line, place) => {
       const value = period === null ? line.values[line.values.length - 1] : this.value(line, period);
-      this.cells[place].textContent = number(value);
+      this.cells[place].textContent = this.number(value);
     });
     const shown = period === null ? [] : [{ at: seconds * 1000 }];
     this.view.change("cursor", vega.changeset().remove(() => true).insert(shown)).run();
@@ -223,8 +231,9 @@ class Numbers {
 
   draw(lines, why) {
     this.box.classList.toggle("none", !lines);
+    const digits = Math.max(decimals(lines ?? []), this.unit ? 0 : 2); // a ratio of 3 is 3.00
     this.box.replaceChildren(...(lines ?? []).map((line) => {
-      const value = make("b", {}, number(line.whole), " ", make("small", { textContent: this.unit }));
+      const value = make("b", {}, number(line.whole, digits), " ", make("small", { textContent: this.unit }));
       return make("div", {}, value, make("span", { textContent: line.label }));
     }));
     if (!lines) this.box.append(make("p", { textContent: why }));
