@@ -162,3 +162,38 @@ def test_a_job_is_started_by_one_command() -> None:
     assert names.start_command("tandem-post", "stage-x") == (
         "kubectl -n tandem-post create job --from=cronjob/stage-x stage-x-1"
     )
+
+
+def test_what_is_watched_is_named_after_its_environment() -> None:
+    mine = environment("post-us-east-2")
+
+    assert names.bench_namespace(mine) == "Tandem/post-us-east-2"
+    assert names.dashboard(mine, "machine") == "tandem-post-us-east-2-machine"
+    assert names.alarm(mine, "errors", "post", "qwen-vllm") == "post-us-east-2-errors-post-qwen-vllm"
+    assert names.topic(mine) == "tandem-post-us-east-2-alarms"
+
+
+def test_container_logs_are_named_as_the_agent_names_them() -> None:
+    """AmazonCloudWatch user guide, Container Insights: /aws/containerinsights/<cluster>/<kind>."""
+    mine = environment("post-us-east-2")
+
+    assert [names.container_log_group(mine, kind) for kind in names.CONTAINER_LOG_KINDS] == [
+        f"/aws/containerinsights/tandem-post-us-east-2/{kind}"
+        for kind in ("application", "dataplane", "host", "performance", "prometheus")
+    ]
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_every_dashboard_and_topic_is_a_name_that_aws_takes(name: str) -> None:
+    """PutDashboard and CreateTopic: letters, digits, dash and underscore."""
+    mine = environment(name)
+    made = [names.topic(mine), *(names.dashboard(mine, part) for part in (*mine.experiments, "machine", "money"))]
+
+    assert [each for each in made if not re.fullmatch(r"[A-Za-z0-9_-]{1,255}", each)] == []
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_every_experiments_namespace_has_the_prefix_that_rights_are_given_to(name: str) -> None:
+    declared = [experiment(each) for each in environment(name).experiments]
+
+    assert all(names.namespace(each).startswith(names.NAMESPACE_PREFIX) for each in declared)
