@@ -65,6 +65,7 @@ def page(dashboards: Sequence[Dashboard], held: Held, about: About) -> str:
         policy=_policy([library, program]),
         title=escape(about.title),
         place=escape(about.place),
+        licences=_template("licences.txt"),
         style=_template("page.css"),
         facts="".join(
             f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in _facts(about, drawn)

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import vl_convert
 
 from tandem.watch.page import About, page
 from tandem.watch.picture import MOST_POINTS, Held
@@ -207,6 +208,12 @@ def test_light_dark_and_paper_define_the_same_colors() -> None:
 
     assert len(roots) == 3
     assert roots[0] == roots[1] == roots[2]
+
+
+def test_the_page_carries_the_licences_of_the_version_that_draws_it(plain: str) -> None:
+    assert f"drawn by Vega {vl_convert.get_vega_version()} with parts of d3" in plain
+    assert "University of Washington Interactive Data Lab" in plain
+    assert "Mike Bostock" in plain
 
 
 def light_of(color: str) -> float:
