@@ -177,8 +177,11 @@ class Batch:
 
     @property
     def probe(self) -> Cell:
-        """The cell by which it is told from others when it is read back: that with the most values."""
-        return max(self.held, key=lambda cell: (self.held[cell].samples, cell))
+        """The cell by which it is told from others when it is read back: the richest, whose sum is like no other's."""
+        unique: dict[Cell, int] = {}
+        for part in self.parts:
+            unique[part.cell] = unique.get(part.cell, 0) + len(part.values)
+        return max(unique, key=lambda cell: (unique[cell], self.held[cell].samples, cell))
 
     def refusal(self) -> str | None:
         """Return why CloudWatch would refuse it, None where it would not."""

@@ -64,9 +64,7 @@ class Publisher:
         self.run, self.report, self.until_s = run, Report(), float("inf")
         self._folder, self._services, self._settings = folder, services, settings or Settings()
         self._tell, self._now, self._sleep = tell, now, sleep
-        self._cloudwatch = CloudWatch(
-            services.cloudwatch, run.namespace, self._settings.retries, sleep, lambda: time.monotonic() >= self.until_s
-        )
+        self._cloudwatch = CloudWatch(services.cloudwatch, run.namespace, self._settings.retries, sleep, self.over)
         self._results = Results(services.s3, run.bucket, run.prefix)
 
     def __enter__(self) -> Self:
@@ -97,6 +95,10 @@ class Publisher:
                 continue
             self._journal.merge(self._results.journal(number))
             self._mirror(number)
+
+    def over(self) -> bool:
+        """Return whether no time is left."""
+        return time.monotonic() >= self.until_s
 
     def settled(self, number: int) -> bool:
         """Return whether nothing of a round is left to be sent."""
@@ -132,7 +134,7 @@ class Publisher:
             last = self._journal.last(number, batch.number)
             if last is not None and last.state != "unsent":
                 continue
-            if time.monotonic() >= self.until_s:
+            if self.over():
                 self.report.left.append(f"round {number} was not sent whole in the time that there was")
                 return
             unknown = unknown + 1 if self._send(number, batch) == "unknown" else 0
@@ -241,7 +243,10 @@ class Publisher:
         Raises:
             PublishError: AWS refused, or is out of reach.
         """
-        if not self._journal.in_doubt():
+        doubtful = len(self._journal.in_doubt())
+        if doubtful and self._settings.patience_s <= 0:
+            self.report.left.append(f"in doubt is what became of {doubtful} requests: `{self.run.command}` settles it")
+        if not doubtful or self._settings.patience_s <= 0:
             return
         settling = Settling(self._journal, self._cloudwatch, self._settings.delays, rounds)
         ends_s = self._now() + self._settings.patience_s

@@ -50,7 +50,7 @@ class Settings:
         retries: of a request that was not done.
         delays: after which CloudWatch shows what it took.
         patience_s: most that a batch in doubt is waited for; longer than `delays.recent_s`, so that one of a run that
-            has just ended is settled.
+            has just ended is settled; with 0 nothing is looked at, which takes reading the whole run.
         glance_s: most that is waited where its time comes later than that.
         look_s: between the first two looks at what is in doubt; later ones are rarer.
     """

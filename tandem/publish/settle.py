@@ -167,8 +167,13 @@ def _holders(rounds: Rounds, cells: set[Cell]) -> dict[Cell, dict[_Place, Held]]
 
 
 def _explanations(shown: Held, landed: Held, unknown: dict[_Place, Held]) -> list[set[_Place]]:
-    """Return every set of batches in doubt that, on top of what landed, gives what is shown."""
-    places = sorted(unknown)[:MOST_AT_ONCE]
+    """Return every set of batches in doubt that, on top of what landed, gives what is shown.
+
+    None where there are too many to try them all: an explanation that was not tried could be the true one.
+    """
+    if len(unknown) > MOST_AT_ONCE:
+        return []
+    places = sorted(unknown)
     return [
         set(chosen)
         for size in range(len(places) + 1)

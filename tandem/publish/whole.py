@@ -6,7 +6,7 @@ Invariant: what CloudWatch refuses keeps nothing out of S3; the first fault is t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tandem.publish.fault import PublishError
@@ -15,13 +15,14 @@ from tandem.publish.run import Report
 from tandem.publish.settle import Rounds
 
 
-@dataclass
 class _First:
     """Goes on after a fault, and remembers the first."""
 
-    fault: PublishError | None = None
+    def __init__(self) -> None:
+        self.fault: PublishError | None = None
 
-    def try_(self, act: Callable[[], None]) -> None:
+    def tried(self, act: Callable[[], None]) -> None:
+        """Do something, whatever failed before it."""
         try:
             act()
         except PublishError as fault:
@@ -41,13 +42,16 @@ def publish(publisher: Publisher, rounds: Rounds, files: Sequence[Path]) -> Repo
     """
     first, complete = _First(), list[int]()
     for one in rounds(publisher.done()):
-        first.try_(lambda one=one: publisher.keep_records(one) if first.fault else publisher.publish(one))  # type: ignore[misc]
+        if publisher.over():
+            publisher.report.left.append(f"rounds from {one.number} on were not sent in the time that there was")
+            break
+        first.tried(partial(publisher.publish if first.fault is None else publisher.keep_records, one))
         complete += [one.number] * one.complete
     if first.fault is None:
-        first.try_(lambda: publisher.settle(rounds))
+        first.tried(partial(publisher.settle, rounds))
     if first.fault is None and publisher.report.sent:
         publisher.gauge(complete[:-1])
-    first.try_(lambda: publisher.keep_files(files))
+    first.tried(partial(publisher.keep_files, files))
     if first.fault is not None:
         raise first.fault
     return publisher.report
