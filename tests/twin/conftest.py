@@ -111,7 +111,7 @@ def held(endpoint: Endpoint) -> Callable[[str], dict[str, Held]]:
 @pytest.fixture(scope="session")
 def templates() -> dict[str, Any]:
     """The templates that between them have every type of our stacks."""
-    return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in ("producer", "consumer", "watcher")}
+    return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in ("producer", "consumer", "watcher", "guarded")}
 
 
 @pytest.fixture(scope="session")

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 HERE = Path(__file__).parent
 LOGICAL_IDS = [
     logical_id
-    for name in ("producer", "consumer", "watcher")
+    for name in ("producer", "consumer", "watcher", "guarded")
     for logical_id, resource in yaml.safe_load((HERE / f"{name}.yaml").read_text())["Resources"].items()
     if "Condition" not in resource
 ]
@@ -59,9 +59,9 @@ def test_rejects_a_type_that_the_table_does_not_know():
 
 
 def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, held):
-    stack = deploy({"Queue": {"Type": "AWS::SQS::Queue"}})
+    stack = deploy({"Stream": {"Type": "AWS::Kinesis::Stream", "Properties": {"ShardCount": 1}}})
 
-    with pytest.raises(UnknownTypeError, match="AWS::SQS::Queue"):
+    with pytest.raises(UnknownTypeError, match="AWS::Kinesis::Stream"):
         held(stack.name)
 
 

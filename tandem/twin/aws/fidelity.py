@@ -52,6 +52,9 @@ _SILENT = "acts at create, update or delete only; no API returns it"
 _KUBECTL = "its properties are recorded; there is no Kubernetes API, the provider Lambda is deployed and never invoked"
 
 FIDELITY: Mapping[str, Fidelity] = {
+    "AWS::Budgets::Budget": _stored(
+        "kept and described with whom it tells; nothing is spent here, so it never tells anybody"
+    ),
     "AWS::CDK::Metadata": _recorded("CDK's own mark; AWS does nothing with it either"),
     "AWS::CloudFormation::CustomResource": _recorded(
         "its properties are recorded; the Lambda behind it is deployed and never invoked"
@@ -113,6 +116,7 @@ FIDELITY: Mapping[str, Fidelity] = {
         ForceUpdateEnabled=_SILENT,
     ),
     "AWS::EKS::PodIdentityAssociation": _stored("kept and described; no pod asks for its credentials"),
+    "AWS::Events::Rule": _real("fires by pattern and by rate; a target that fails is not tried again or sent on"),
     "AWS::IAM::InstanceProfile": _stored("kept and described"),
     "AWS::IAM::ManagedPolicy": _stored("kept and described; whether it suffices is not enforced here"),
     "AWS::IAM::Policy": _stored("kept and described; whether it suffices is not enforced here"),
@@ -123,6 +127,7 @@ FIDELITY: Mapping[str, Fidelity] = {
         PendingWindowInDays="acts at deletion only; described then, not before",
         BypassPolicyLockoutSafetyCheck=_SILENT,
     ),
+    "AWS::Lambda::EventInvokeConfig": _stored("kept and described; whether what failed is sent on is not seen"),
     "AWS::Lambda::Function": _real(
         "the code is stored and runs on this machine's Python whatever the runtime says; of the custom resources only "
         "the tools image's invokes it here"
@@ -141,7 +146,14 @@ FIDELITY: Mapping[str, Fidelity] = {
     ),
     "AWS::SNS::Topic": _real("delivers what is published; its key encrypts nothing and is not asked"),
     "AWS::SNS::TopicPolicy": _stored("kept and described; not enforced here"),
+    "AWS::SQS::Queue": _real("takes and gives messages; its key encrypts nothing"),
+    "AWS::SQS::QueuePolicy": _stored("kept and described; not enforced here"),
     "AWS::SSM::Parameter": _real("takes and returns values", AllowedPattern="held by the service at a write"),
+    "AWS::Scheduler::Schedule": _real(
+        "fires within a tenth of a second, AWS within a minute; of universal targets those of EKS, as its role where "
+        "policies bind, with retries and dead-letter queue; flexible windows and time zones are kept, not kept to"
+    ),
+    "AWS::Scheduler::ScheduleGroup": _real("holds schedules, and takes them along when it goes"),
     "Custom::TandemToolsImage": _real(
         "its Lambda runs, asks ECR, starts the build and answers CloudFormation, as on AWS; the build itself is played",
         ServiceTimeout="CloudFormation's own; no API returns it",

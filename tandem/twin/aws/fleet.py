@@ -23,8 +23,8 @@ class Fleet:
         no_capacity: no instance starts; the group gets the health issue AsgInstanceLaunchFailures and is DEGRADED.
         half: no more than half of the desired instances are ever alive, rounded down; the rest is as without capacity.
         only: `cluster/node group` for which the knobs above hold; empty for all.
-        clock_offset_s: how far the endpoint's clock is ahead of this machine's, in seconds. Launch times, delays and
-            schedules go by it; Lambda functions, signatures and all else that the endpoint runs do not.
+        clock_offset_s: how far the endpoint's clock is ahead of this machine's, in seconds. Launch times, delays,
+            schedules and rules go by it; Lambda functions, signatures and all else that the endpoint runs do not.
         older_s: how much longer ago, in seconds, every instance says to have been launched.
         retry_delay_s: seconds by the endpoint's clock before a schedule's first retry; doubled before each next one.
     """

@@ -21,7 +21,7 @@ from ministack.core.router import extract_access_key_id
 from ministack.services import scheduler
 from ministack.services.cloudformation import provisioners
 
-from . import fleet_knobs, scheduler_role, universal_targets, wire
+from . import event_rules, fleet_knobs, scheduler_role, universal_targets, wire
 from .handlers import REFUSED, replaced, succeeded
 
 NEEDS = {
@@ -58,9 +58,7 @@ def install(handlers: dict) -> None:
 
 def _tick():
     with _ticking:
-        for key in list(scheduler._schedule_last_fired):
-            if key not in scheduler._schedules._data:
-                scheduler._schedule_last_fired.pop(key, None)
+        event_rules.forget_stale(scheduler._schedule_last_fired, scheduler._schedules._data)
         _originals["_tick_schedules"]()
         universal_targets.retry()
 

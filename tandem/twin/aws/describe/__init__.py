@@ -7,10 +7,10 @@ where an archive of that very digest was found.
 
 from __future__ import annotations
 
-from tandem.twin.aws.describe import eks, functions, identity, image, network, storage, watch
+from tandem.twin.aws.describe import eks, functions, guard, identity, image, network, storage, watch
 from tandem.twin.aws.describe.form import Describe
 
 DESCRIBE: dict[str, Describe] = {
     **network.DESCRIBE, **eks.DESCRIBE, **storage.DESCRIBE, **identity.DESCRIBE, **functions.DESCRIBE,
-    **image.DESCRIBE, **watch.DESCRIBE,
+    **image.DESCRIBE, **watch.DESCRIBE, **guard.DESCRIBE,
 }  # fmt: skip

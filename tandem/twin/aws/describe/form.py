@@ -36,6 +36,15 @@ def pascal(value: Any, kept: frozenset[str] = frozenset()) -> Any:
     return {key[:1].upper() + key[1:]: item if key in kept else pascal(item, kept) for key, item in value.items()}
 
 
+def whole(value: Any) -> Any:
+    """A number that the API gives as a fraction, in the spelling of templates: 20 and not 20.0."""
+    if isinstance(value, dict):
+        return {key: whole(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [whole(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def tag_list(tags: dict[str, str]) -> list[dict[str, str]]:
     """Tags as templates write them."""
     return [{"Key": key, "Value": value} for key, value in tags.items()]

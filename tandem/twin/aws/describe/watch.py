@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tandem.twin.aws.describe.form import Client, Describe, Properties, one, pascal, tag_list
+from tandem.twin.aws.describe.form import Client, Describe, Properties, one, pascal, tag_list, whole
 
 
 def _dashboard(client: Client, physical_id: str, _properties: Properties) -> Properties:
@@ -24,18 +24,9 @@ def _composite(client: Client, physical_id: str, _properties: Properties) -> Pro
 
 def _described(cloudwatch: Any, name: str, kind: str) -> Properties:
     listed = cloudwatch.describe_alarms(AlarmNames=[name], AlarmTypes=[kind])[f"{kind}s"]
-    found: Properties = _whole(one(listed, name))
+    found: Properties = whole(one(listed, name))
     tags = cloudwatch.list_tags_for_resource(ResourceARN=found["AlarmArn"])["Tags"]
     return {**found, "Arn": found["AlarmArn"], "Tags": tags}
-
-
-def _whole(value: Any) -> Any:
-    """A number that the API gives as a fraction, in the spelling of templates: 20 and not 20.0."""
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _topic(client: Client, physical_id: str, _properties: Properties) -> Properties:
@@ -70,7 +61,7 @@ def _metric_filter(client: Client, physical_id: str, properties: Properties) -> 
         logGroupName=properties["LogGroupName"], filterNamePrefix=physical_id
     )["metricFilters"]
     found = one([item for item in listed if item["filterName"] == physical_id], physical_id)
-    described: Properties = pascal(_whole(found), frozenset({"dimensions"}))
+    described: Properties = pascal(whole(found), frozenset({"dimensions"}))
     for counted in described["MetricTransformations"]:
         if "Dimensions" in counted:
             counted["Dimensions"] = tag_list(counted["Dimensions"])

@@ -1,0 +1,116 @@
+"""Budgets and timed rules beyond plain MiniStack."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from twin_looking import client, until
+
+from tandem.twin.aws.fleet import Fleet
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+_NUMBER = itertools.count()
+TOLD = {"Notification": {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80},
+        "Subscribers": [{"SubscriptionType": "EMAIL", "Address": "ops@example.com"}]}  # fmt: skip
+
+
+def budget(name, amount=250, *told):
+    return {"Money": {"Type": "AWS::Budgets::Budget", "Properties": {
+        "Budget": {"BudgetName": name, "BudgetType": "COST", "TimeUnit": "DAILY",
+                   "BudgetLimit": {"Amount": amount, "Unit": "USD"}},
+        "NotificationsWithSubscribers": list(told or (TOLD,))}}}  # fmt: skip
+
+
+@pytest.fixture
+def name():
+    return f"guarded-{next(_NUMBER)}"
+
+
+def limits(endpoint):
+    listed = client(endpoint, "budgets").describe_budgets(AccountId=endpoint.account).get("Budgets", [])
+    return {one["BudgetName"]: float(one["BudgetLimit"]["Amount"]) for one in listed}
+
+
+def test_a_budget_takes_another_limit_in_place(endpoint, deploy, name):
+    stack = deploy(budget(name))
+    again = deploy(budget(name, 300), stack.name, update=True)
+
+    assert (again.status, limits(endpoint)[name]) == ("UPDATE_COMPLETE", 300)
+
+
+def test_a_budget_keeps_whom_it_tells_while_its_limit_changes(endpoint, deploy, name):
+    stack = deploy(budget(name))
+    deploy(budget(name, 300), stack.name, update=True)
+
+    told = client(endpoint, "budgets").describe_notifications_for_budget(AccountId=endpoint.account, BudgetName=name)
+
+    assert [one["Threshold"] for one in told["Notifications"]] == [80]
+
+
+def test_rejects_other_notifications_under_the_same_name(endpoint, deploy, name):
+    stack = deploy(budget(name))
+    other = {**TOLD, "Notification": {**TOLD["Notification"], "Threshold": 90}}
+    again = deploy(budget(name, 250, other), stack.name, update=True)
+
+    assert any("already exists" in reason for reason in again.reasons)
+    assert name in limits(endpoint)
+
+
+def test_a_budget_of_another_name_takes_the_place_of_the_first(endpoint, deploy, name):
+    stack = deploy(budget(name))
+    deploy(budget(f"{name}-other"), stack.name, update=True)
+
+    assert {one for one in limits(endpoint) if one.startswith(name)} == {f"{name}-other"}
+
+
+def test_a_budget_goes_with_its_stack(endpoint, deploy, delete, name):
+    stack = deploy(budget(name))
+
+    assert (delete(stack), name in limits(endpoint)) == ("DELETE_COMPLETE", False)
+
+
+def test_a_stack_goes_whose_budget_is_gone_already(endpoint, deploy, delete, name):
+    stack = deploy(budget(name))
+    client(endpoint, "budgets").delete_budget(AccountId=endpoint.account, BudgetName=name)
+
+    assert delete(stack) == "DELETE_COMPLETE"
+
+
+@pytest.fixture
+def timed(endpoint, deploy, name):
+    """A rule that puts a message into a queue every five minutes; how many stand there."""
+    endpoint.fleet()
+    deploy({
+        "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}},
+        "Rule": {"Type": "AWS::Events::Rule", "Properties": {
+            "Name": name, "ScheduleExpression": "rate(5 minutes)", "State": "ENABLED",
+            "Targets": [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Queue", "Arn"]}}]}},
+    })  # fmt: skip
+    sqs = client(endpoint, "sqs")
+    url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
+
+    def count():
+        asked = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+        return int(asked["Attributes"]["ApproximateNumberOfMessages"])
+
+    yield count
+    endpoint.fleet()
+
+
+def test_a_timed_rule_fires_when_the_clock_has_passed_its_time(endpoint, timed):
+    found = []
+    for offset in (290, 310, 320, 620):
+        endpoint.fleet(Fleet(clock_offset_s=offset))
+        found.append(timed())
+
+    assert found == [0, 1, 1, 2]
+
+
+def test_a_timed_rule_fires_again_after_the_clock_was_put_back(endpoint, timed):
+    endpoint.fleet(Fleet(clock_offset_s=86400))
+    endpoint.fleet()
+    endpoint.fleet(Fleet(clock_offset_s=301))
+
+    assert until(timed, 2) == 2
