@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Literal, Self
 
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from botocore.parsers import ResponseParserError
 
 FENCE_KEY = "stop.json"
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
@@ -49,6 +50,25 @@ UNITS = {
 }
 """What a pass publishes, without dimensions, in CloudWatch's words for its unit."""
 
+REAPER = "reap"
+LARGEST = 1 << 20  # bytes; what is longer is none of ours
+LONGEST_WORDS = 300
+SUBJECT_CHARACTERS = 99  # SNS takes fewer than 100
+RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError)  # all that a call of boto3 raises for the world
+_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)  # what reading a spoilt object raises
+_ABSENT = {"NoSuchKey", "404"}
+_CAME_FIRST = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
+_NUMBERS = {"max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"}
+_FENCE_FIELDS = (
+    "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at",
+)  # fmt: skip
+_CHANGES = {
+    "stopping": "being stopped",
+    "terminating": "terminated by id",
+    "stopped": "gone",
+    "failed": "NOT stopped",
+}
+
 State = Literal["stopping", "terminating", "stopped", "lifted"]
 Source = Literal["fence", "lease", "heartbeat", "node group", "instances"]
 
@@ -67,6 +87,12 @@ class StopError(Exception):
     def __init__(self, what: str, *, where: str = "", change: str) -> None:
         super().__init__(f"{where}: {what}; {change}" if where else f"{what}; {change}")
         self.what, self.where, self.change = what, where, change
+
+
+class BucketLostError(BotoCoreError):  # type: ignore[misc]  # botocore is untyped
+    """The bucket did not answer a moment ago, so it is not asked again in this pass."""
+
+    fmt = "not asked, because the bucket did not answer: {why}"
 
 
 class RefusedError(StopError):
@@ -126,11 +152,39 @@ class Guarded:
         Raises:
             RefusedError: one is missing or cannot be read, and which.
         """
-        raise NotImplementedError
+        said: dict[str, Any] = {}
+        for one in fields(cls):
+            text = variables.get(VARIABLES + one.name.upper(), "")
+            if text:
+                said[one.name] = _variable(one.name, text)
+            elif one.default is MISSING:
+                raise RefusedError("the variable is not set", where=VARIABLES + one.name.upper(),
+                                   change="deploy the Guard stack again")  # fmt: skip
+        return cls(**said)
 
     def variables(self) -> dict[str, str]:
         """Return what `from_variables` reads."""
-        raise NotImplementedError
+        said = {one.name: getattr(self, one.name) for one in fields(self)}
+        return {VARIABLES + name.upper(): _plain(value) for name, value in said.items() if value not in {None, ""}}
+
+    @property
+    def group(self) -> str:
+        """The node group, as a message names it."""
+        return f"node group {self.node_group} of cluster {self.cluster}"
+
+    @property
+    def grace(self) -> timedelta:
+        """How long EKS has to end an instance before it is terminated by id."""
+        return timedelta(minutes=self.grace_minutes)
+
+    @property
+    def idle(self) -> timedelta:
+        """How long a fleet may live without a heartbeat, or without a lease."""
+        return timedelta(minutes=self.idle_minutes)
+
+    def url(self, key: str) -> str:
+        """Return the `s3://` address of an object."""
+        return f"s3://{self.bucket}/{key}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +211,7 @@ class Instance:
 
     Args:
         state: pending, running, shutting-down, stopping or stopped.
-        ours: whether it carries the environment's own tag.
+        ours: whether it may be touched: it carries the environment's own tag, or its node group does.
     """
 
     id: str
@@ -307,30 +361,649 @@ class Report:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a log line or `--json` has it: times in ISO 8601, UTC."""
-        raise NotImplementedError
+        fence = self.seen.fence
+        return {
+            "at": _plain(self.seen.now), "why": list(self.due.why), "fence": fence.state if fence else None,
+            "desired": self.seen.desired, "instances": {one.id: one.state for one in self.seen.instances},
+            "done": list(self.done), "failed": list(self.failed), "told": list(self.told),
+            "unknown": dict(self.seen.unknown), "faults": list(self.seen.faults), "metrics": dict(self.metrics),
+        }  # fmt: skip
+
+
+# objects
+
+
+@dataclass(frozen=True, kw_only=True)
+class Object:
+    """A small object of the bucket, as it was read."""
+
+    body: bytes
+    etag: str
+    modified: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pointer:
+    """`lease.json` at the root: the run whose lease is the only one, or none.
+
+    Args:
+        etag: empty where there is no object yet.
+        fault: why it could not be understood; it names no run then.
+    """
+
+    run: str | None = None
+    etag: str = ""
+    fault: str = ""
+
+
+def lease_key(run: str) -> str:
+    """Return the key of a run's lease."""
+    return f"runs/{run}/lease.json"
+
+
+def heartbeat_key(run: str) -> str:
+    """Return the key of a run's heartbeat."""
+    return f"runs/{run}/heartbeat.json"
+
+
+def read(clients: Clients, guarded: Guarded, key: str) -> Object | None:
+    """Return a small object, None where there is none.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    try:
+        answer = clients.s3.get_object(Bucket=guarded.bucket, Key=key)
+        return Object(body=answer["Body"].read(LARGEST), etag=answer["ETag"], modified=answer["LastModified"])
+    except ClientError as error:
+        if code_of(error) in _ABSENT:
+            return None
+        raise
+
+
+def write(clients: Clients, guarded: Guarded, key: str, said: Mapping[str, Any], *, etag: str) -> str | None:
+    """Write an object whole if it is still as it was read; return its new ETag, None if somebody else came first.
+
+    Args:
+        etag: of what was read; empty: there was none.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it. It may have been written.
+    """
+    condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
+    body = json.dumps({"schema": SCHEMA, **said}, indent=1).encode()
+    try:
+        answer = clients.s3.put_object(
+            Bucket=guarded.bucket, Key=key, Body=body, ContentType="application/json", **condition
+        )
+    except ClientError as error:
+        if code_of(error) in _CAME_FIRST or (etag and code_of(error) in _ABSENT):
+            return None
+        raise
+    return str(answer["ETag"])
+
+
+def read_fence(clients: Clients, guarded: Guarded) -> Fence | None:
+    """Return the fence; one that cannot be understood is closed.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    found = read(clients, guarded, FENCE_KEY)
+    if found is None:
+        return None
+    try:
+        said = json.loads(found.body)
+        return Fence(
+            state=_state(said["state"]), who=str(said["who"]), why=str(said["why"]), run=_text_or_none(said["run"]),
+            at=moment(said["at"]), passes=int(said.get("passes", 0)),
+            last_look=moment(said["last_look"]) if said.get("last_look") else None,
+            instances=_texts(said.get("instances", [])), terminated=_texts(said.get("terminated", [])),
+            told=str(said.get("told", "")), told_at=moment(said["told_at"]) if said.get("told_at") else None,
+            etag=found.etag,
+        )  # fmt: skip
+    except _UNREADABLE as error:
+        fault = f"{guarded.url(FENCE_KEY)}: not understood ({_short(error)}), so it counts as a fence"
+        return Fence(state="stopping", who="unknown", why="stop.json could not be understood", run=None,
+                     at=found.modified, etag=found.etag, fault=fault)  # fmt: skip
+
+
+def read_pointer(clients: Clients, guarded: Guarded) -> Pointer:
+    """Return whose lease it is.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    found = read(clients, guarded, POINTER_KEY)
+    if found is None:
+        return Pointer()
+    try:
+        return Pointer(run=_text_or_none(json.loads(found.body)["run"]), etag=found.etag)
+    except _UNREADABLE as error:
+        fault = f"{guarded.url(POINTER_KEY)}: not understood ({_short(error)}), so it counts as no lease"
+        return Pointer(etag=found.etag, fault=fault)
+
+
+def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Lease | None, str]:
+    """Return the lease to which a pointer leads, or None and why there is none.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    if pointer.run is None:
+        return None, pointer.fault
+    key = lease_key(pointer.run)
+    found = read(clients, guarded, key)
+    if found is None:
+        return None, f"{guarded.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease"
+    try:
+        said = json.loads(found.body)
+        if said["run"] != pointer.run or not isinstance(said["beats"], bool):
+            raise ValueError("another run's" if said["run"] != pointer.run else "beats")
+        labels = {str(name): str(value) for name, value in said["node_label"].items()}
+        return Lease(
+            run=pointer.run, who=str(said["who"]), experiment=_text_or_none(said["experiment"]), node_label=labels,
+            created=moment(said["created"]), deadline=moment(said["deadline"]), beats=said["beats"],
+            schedule=str(said["schedule"]), etag=pointer.etag,
+        ), ""  # fmt: skip
+    except _UNREADABLE as error:
+        return None, f"{guarded.url(key)}: not understood ({_short(error)}), so it counts as no lease"
+
+
+def moment(text: Any) -> datetime:
+    """Read a moment in ISO 8601 with its zone.
+
+    Raises:
+        ValueError, TypeError: it is none.
+    """
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"{text} has no time zone")
+    return found.astimezone(UTC)
+
+
+def said_of(record: Any, *names: str) -> dict[str, Any]:
+    """Return fields of a record as an object has them."""
+    return {name: _json(getattr(record, name)) for name in names}
+
+
+def code_of(error: ClientError) -> str:
+    """Return AWS's code of a refusal."""
+    return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def words(error: BaseException) -> str:
+    """Return an error of boto3 in one line."""
+    return _short(f"{code_of(error)}: {error.response['Error'].get('Message', '')}"
+                  if isinstance(error, ClientError) else error)  # fmt: skip
+
+
+def _short(error: object) -> str:
+    text = " ".join(f"{type(error).__name__}: {error}".split() if isinstance(error, BaseException)
+                    else str(error).split())  # fmt: skip
+    return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]}..."
+
+
+def _state(said: Any) -> State:
+    known: tuple[State, ...] = ("stopping", "terminating", "stopped", "lifted")
+    return known[known.index(said)]
+
+
+def _text_or_none(said: Any) -> str | None:
+    if said is not None and not isinstance(said, str):
+        raise TypeError(f"{said!r} is no text")
+    return said or None
+
+
+def _texts(said: Any) -> tuple[str, ...]:
+    if not isinstance(said, list):
+        raise TypeError(f"{said!r} is no list")
+    return tuple(str(one) for one in said)
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return _plain(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+    return str(value)
+
+
+def _variable(name: str, text: str) -> Any:
+    try:
+        if name.startswith("block_"):
+            return moment(text)
+        return float(text) if name in _NUMBERS else text
+    except ValueError:
+        raise RefusedError(f"{text!r} cannot be read", where=VARIABLES + name.upper(),
+                           change="deploy the Guard stack again") from None  # fmt: skip
+
+
+# look
 
 
 def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
     """Read fence, lease, heartbeat, node group and instances. Never raises for AWS: what fails is in `unknown`."""
-    raise NotImplementedError
+    unknown: dict[Source, str] = {}
+    faults: list[str] = []
+    fence, lease, heartbeat = None, None, None
+    with _asking(unknown, "fence"):
+        fence = read_fence(clients, guarded)
+        faults.extend([fence.fault] if fence and fence.fault else [])
+    with _asking(unknown, "lease"):
+        _answering(unknown)  # a bucket that does not answer is not waited for four times
+        lease, fault = read_lease(clients, guarded, read_pointer(clients, guarded))
+        faults.extend([fault] if fault else [])
+    if lease and lease.beats:
+        with _asking(unknown, "heartbeat"):
+            heartbeat, fault = _heartbeat(clients, guarded, lease.run, now)
+            faults.extend([fault] if fault else [])
+    group: Mapping[str, Any] = {}
+    with _asking(unknown, "node group"):
+        group = _node_group(clients, guarded)
+    owned = group.get("tags", {}).get(OWNER_TAG) == guarded.environment if group else None
+    instances: tuple[Instance, ...] = ()
+    with _asking(unknown, "instances"):
+        instances = tuple(_instances(clients, guarded, owned=owned is True))
+    if owned is False or any(not one.ours for one in instances):
+        faults.append(f"{guarded.group}: without the tag {OWNER_TAG}={guarded.environment}, so it is another's and is "
+                      "left alone; give one of the two another name")  # fmt: skip
+    scaling = group.get("scalingConfig", {})
+    return Seen(
+        now=now, desired=scaling.get("desiredSize"), minimum=scaling.get("minSize"),
+        present=None if "node group" in unknown else bool(group), owned=owned, instances=instances, fence=fence,
+        lease=lease, heartbeat=heartbeat, block_ends=guarded.block_ends, unknown=unknown, faults=tuple(faults),
+    )  # fmt: skip
+
+
+@contextmanager
+def _asking(unknown: dict[Source, str], source: Source) -> Iterator[None]:
+    try:
+        yield
+    except RAISED as error:
+        unknown[source] = words(error)
+
+
+def _answering(unknown: Mapping[Source, str]) -> None:
+    if "fence" in unknown:
+        raise BucketLostError(why=unknown["fence"])
+
+
+def _heartbeat(clients: Clients, guarded: Guarded, run: str, now: datetime) -> tuple[datetime | None, str]:
+    found = read(clients, guarded, heartbeat_key(run))
+    if found is None:
+        return None, ""
+    url = guarded.url(heartbeat_key(run))
+    try:
+        beat = moment(json.loads(found.body)["at"])
+    except _UNREADABLE as error:
+        return None, f"{url}: not understood ({_short(error)}), so it counts as no beat"
+    if beat > now + FUTURE:
+        return None, f"{url}: its beat {_plain(beat)} lies in the future, so it counts as none"
+    return beat, ""
+
+
+def _node_group(clients: Clients, guarded: Guarded) -> Mapping[str, Any]:
+    """Return the node group as EKS describes it, empty where there is none."""
+    try:
+        answer = clients.eks.describe_nodegroup(clusterName=guarded.cluster, nodegroupName=guarded.node_group)
+    except ClientError as error:
+        if code_of(error) == "ResourceNotFoundException":
+            return {}
+        raise
+    found: Mapping[str, Any] = answer["nodegroup"]
+    return found
+
+
+def _instances(clients: Clients, guarded: Guarded, *, owned: bool) -> Iterator[Instance]:
+    filters = [
+        {"Name": f"tag:{CLUSTER_TAG}", "Values": [guarded.cluster]},
+        {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [guarded.node_group]},
+    ]
+    more: dict[str, str] = {}
+    while True:
+        page = clients.ec2.describe_instances(Filters=filters, **more)
+        for one in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
+            if one["State"]["Name"] != "terminated":
+                tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+                ours = owned or tags.get(OWNER_TAG) == guarded.environment
+                yield Instance(
+                    id=one["InstanceId"], launched=one["LaunchTime"].astimezone(UTC), state=one["State"]["Name"],
+                    ours=ours,
+                )  # fmt: skip
+        if not page.get("NextToken"):
+            return
+        more = {"NextToken": page["NextToken"]}
+
+
+# what is due
 
 
 def due(seen: Seen, guarded: Guarded) -> Due:
     """Return what a look demands; pure."""
-    raise NotImplementedError
+    reasons = sorted(_reasons(seen, guarded), key=lambda reason: reason[0])
+    metrics = dict(_metrics(seen, guarded))
+    if not reasons:
+        return Due(metrics=metrics)
+    ours = _ours(seen)
+    # without a fence nobody can tell how long the stop has been tried: EKS gets twice as long
+    since = seen.fence.at if seen.fence and seen.fence.closed else reasons[0][0] + guarded.grace
+    terminate = tuple(
+        one.id for one in ours
+        if one.state != "shutting-down" and max(since, one.launched) + guarded.grace <= seen.now
+    )  # fmt: skip
+    state = _next_state(seen, ours, terminate)
+    sized = (seen.desired, seen.minimum) != (0, 0) and seen.present is not False
+    return Due(
+        why=tuple(sentence for _, sentence in reasons), state=state, terminate=terminate, metrics=metrics,
+        scale_down=_may_scale(seen) and (sized or bool(terminate)),
+        failed=tuple(_undone(seen, guarded, since, needs_size=sized)),
+    )  # fmt: skip
 
 
-def act(clients: Clients, guarded: Guarded, seen: Seen, demanded: Due, *, who: str, run: str | None = None) -> Report:
-    """Do what is due: fence, scale down, terminate, publish, tell. Never raises for AWS: see `Report.failed`."""
-    raise NotImplementedError
+def _ours(seen: Seen) -> tuple[Instance, ...]:
+    return tuple(one for one in seen.instances if one.ours)
+
+
+def _may_scale(seen: Seen) -> bool:
+    """Whether the node group is known to be ours; where EKS does not say, by an instance that carries our tag."""
+    return bool(seen.owned or (seen.present is None and _ours(seen)))
+
+
+def _next_state(seen: Seen, ours: tuple[Instance, ...], terminate: tuple[str, ...]) -> State:
+    empty = "instances" not in seen.unknown and not ours
+    if empty and (seen.present is False or seen.owned is False or (seen.desired, seen.minimum) == (0, 0)):
+        return "stopped"
+    going_on = seen.fence is not None and seen.fence.state == "terminating" and bool(ours)
+    return "terminating" if terminate or going_on else "stopping"
+
+
+def _undone(seen: Seen, guarded: Guarded, since: datetime, *, needs_size: bool) -> Iterator[str]:
+    """Say what of a stop did not come about, or cannot be seen to have."""
+    late = [one.id for one in _ours(seen)
+            if max(since, one.launched) + OVERDUE_GRACES * guarded.grace <= seen.now]  # fmt: skip
+    if late:
+        yield (f"{', '.join(late)}: alive {OVERDUE_GRACES * guarded.grace_minutes:g} minutes after the stop; terminate "
+               "by hand in the EC2 console, and look at the node group's health in EKS")  # fmt: skip
+    for source in ("instances", "node group"):
+        if source in seen.unknown:
+            yield f"{source} unknown while a stop is due: {seen.unknown[source]}"
+    if seen.owned is False and needs_size:
+        yield f"{guarded.group} is not set to 0: it is another's, without the tag {OWNER_TAG}={guarded.environment}"
+
+
+def _reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
+    """Yield each reason for a stop, with the moment since which it holds."""
+    if seen.fence and seen.fence.closed:
+        yield seen.fence.at, f"fenced by {seen.fence.who}: {seen.fence.why}"
+    else:
+        yield from _ended(seen, guarded)
+    ours = _ours(seen)
+    launched = min((one.launched for one in ours), default=None)
+    oldest = timedelta(hours=guarded.max_hours)
+    if launched and launched + oldest <= seen.now:
+        yield launched + oldest, f"an instance is older than {guarded.max_hours:g} hours"
+    ends = seen.block_ends
+    used = bool(ours or seen.desired or seen.live)
+    if ends and used and ends - BLOCK_MARGIN <= seen.now:
+        yield ends - BLOCK_MARGIN, f"the Capacity Block ends at {_plain(ends)}"
+
+
+def _ended(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
+    """Yield the reasons that the lease gives, or its absence."""
+    lease, now = seen.lease, seen.now
+    if "lease" in seen.unknown:
+        return
+    if lease is None:
+        launched = min((one.launched for one in _ours(seen)), default=None)
+        if launched and launched + guarded.idle <= now:
+            yield launched + guarded.idle, f"instances have lived {guarded.idle_minutes:g} minutes without a lease"
+        return
+    if lease.deadline <= now:
+        yield lease.deadline, f"the lease of run {lease.run} ended at {_plain(lease.deadline)}"
+    if lease.beats and "heartbeat" not in seen.unknown:
+        last = max(seen.heartbeat or lease.created, lease.created)
+        if last + guarded.idle <= now:
+            yield last + guarded.idle, f"run {lease.run} has not beaten since {_plain(last)}"
+    empty = "instances" not in seen.unknown and not _ours(seen)
+    if empty and (seen.desired == 0 or seen.present is False) and lease.created + guarded.grace <= now:
+        # a stop that could not write the fence, a Fleet update, or a start that died before its raise
+        yield lease.created + guarded.grace, f"run {lease.run} has a lease and its fleet is at 0"
+
+
+def _metrics(seen: Seen, guarded: Guarded) -> Iterator[tuple[str, float]]:
+    """Yield what is known; a figure that is not is left out, and an alarm takes its absence as it is told to."""
+    paid = guarded.block_starts and seen.block_ends and guarded.block_starts <= seen.now < seen.block_ends
+    if "instances" in seen.unknown:
+        return
+    ours = _ours(seen)
+    running = [one for one in ours if one.state in {"pending", "running"}]
+    ages = [(seen.now - one.launched) / timedelta(hours=1) for one in ours]
+    yield INSTANCES_ALIVE, float(len(ours))
+    yield OLDEST_INSTANCE_HOURS, max([0.0, *ages])
+    yield FLEET_USD, len(running) * guarded.usd_per_hour * PASS_MINUTES / 60
+    if not {"lease", "fence"} & seen.unknown.keys():
+        yield IDLE_BLOCK_MINUTES, float(PASS_MINUTES if paid and not (running and seen.live) else 0)
+
+
+# doing it
+
+
+def act(  # noqa: PLR0913 - what was seen, what it demands, and in whose name
+    clients: Clients, guarded: Guarded, seen: Seen, demanded: Due, *, who: str, run: str | None = None
+) -> Report:  # fmt: skip
+    """Do what is due: fence, scale down, terminate, publish, tell. Never raises for AWS: see `Report.failed`.
+
+    Args:
+        who: stops, where there is no fence yet.
+        run: that is stopped; None takes the lease's.
+    """
+    work = _Pass(clients, guarded, seen, demanded, who=who, run=run or (seen.lease.run if seen.lease else None))
+    if demanded.why:
+        work.stop()
+    return work.end()
+
+
+class _Pass:
+    """One pass at work: what it did, what failed, and the fence as it knows it."""
+
+    def __init__(  # noqa: PLR0913 - as of act
+        self, clients: Clients, guarded: Guarded, seen: Seen, demanded: Due, *, who: str, run: str | None
+    ) -> None:  # fmt: skip
+        self.clients, self.guarded, self.seen, self.due = clients, guarded, seen, demanded
+        self.who, self.run = who, run
+        self.done: list[str] = []
+        self.failed: list[str] = []
+        self.told: list[str] = []
+        self.terminated: tuple[str, ...] = ()
+
+    def stop(self) -> None:
+        """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
+        lost = "fence" in self.seen.unknown
+        if not lost:
+            self._fence()
+        self.failed.extend(self.due.failed)
+        if self.due.scale_down:
+            self._scale_down()
+        if self.due.terminate:
+            self._terminate()
+        if lost:
+            self._fence()
+
+    def end(self) -> Report:
+        """Publish, tell and write down what this pass did."""
+        metrics = {**self.due.metrics, STOP_FAILURES: float(bool(self.failed))}
+        trouble = list(self.failed)
+        if not self.due.why:
+            trouble += [f"{source} unknown: {said}" for source, said in self.seen.unknown.items()]
+        self.failed = trouble
+        change = "failed" if metrics[STOP_FAILURES] else self.due.state or ""
+        said = self._tell(change) if self.due.why else False
+        self._publish(metrics)
+        if self.due.why:
+            self._record(change, said=said)
+        return Report(seen=self.seen, due=self.due, done=tuple(self.done), failed=tuple(self.failed),
+                      told=tuple(self.told), metrics=metrics)  # fmt: skip
+
+    @contextmanager
+    def _trying(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except RAISED as error:
+            self.failed.append(f"{what} failed: {words(error)}")
+
+    def _fence(self) -> None:
+        """Write the fence, or keep the one that is there: two stops agree on the first."""
+        wanted = Fence(state="stopping", who=self.who, why="; ".join(self.due.why), run=self.run, at=self.seen.now)
+
+        def closed(found: Fence | None) -> Fence | None:
+            return None if found and found.closed and not found.fault else wanted
+
+        before = self.seen.fenced
+        with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
+            fence = _change_fence(self.clients, self.guarded, self.seen.fence, closed)
+            if fence is None:
+                self.failed.append(f"{self.guarded.url(FENCE_KEY)}: others wrote it {TRIES} times in between")
+                return
+            self.seen = replace(self.seen, fence=fence)
+            self.due = due(self.seen, self.guarded)
+            if not before:
+                self.done.append(f"fenced: {fence.why}")
+
+    def _scale_down(self) -> None:
+        guarded = self.guarded
+        with self._trying(f"setting {guarded.group} to 0"):
+            scale_to_zero(self.clients, guarded)
+            self.done.append(f"{guarded.group} set to 0")
+
+    def _terminate(self) -> None:
+        with self._trying(f"terminating {', '.join(self.due.terminate)}"):
+            self.clients.ec2.terminate_instances(InstanceIds=list(self.due.terminate))
+            self.terminated = self.due.terminate
+            self.done.append(f"terminated by id: {', '.join(self.due.terminate)}")
+
+    def _publish(self, metrics: Mapping[str, float]) -> None:
+        data = [{"MetricName": name, "Value": value, "Unit": UNITS[name], "Timestamp": self.seen.now}
+                for name, value in metrics.items()]  # fmt: skip
+        with self._trying(f"publishing to {self.guarded.namespace}"):
+            self.clients.cloudwatch.put_metric_data(Namespace=self.guarded.namespace, MetricData=data)
+
+    def _tell(self, change: str) -> bool:
+        """Tell people of a change, and of a failure every hour again; whether they now know."""
+        fence, now = self.seen.fence, self.seen.now
+        if fence is None or not fence.closed:  # nothing remembers what they were told: the first pass of each hour
+            fresh = now.minute < PASS_MINUTES or self.who != REAPER
+        else:
+            again = change == "failed" and fence.told_at is not None and fence.told_at + TELL_AGAIN <= now
+            fresh = change != fence.told or again
+        if not fresh:
+            return False
+        known = [one.id for one in self.seen.instances]
+        listed = "unknown" if "instances" in self.seen.unknown else ", ".join(known) or "none"
+        told = "\n".join([
+            f"{self.guarded.environment}: the fleet is {_CHANGES[change]}.", *(f"Why: {why}" for why in self.due.why),
+            f"Instances that EC2 lists: {listed}", *(f"Done: {one}" for one in self.done),
+            *(f"Failed: {one}" for one in self.failed),
+            f"Look: tandem status --env {self.guarded.environment}; docs/runbook.md",
+        ])  # fmt: skip
+        before = len(self.failed)
+        with self._trying(f"telling {self.guarded.topic_arn}"):
+            tell(self.clients, self.guarded, f"fleet {_CHANGES[change]}", told)
+            self.told.append(told)
+        return len(self.failed) == before
+
+    def _record(self, change: str, *, said: bool) -> None:
+        """Write into the fence what this pass found and did; nothing where nothing is new any more."""
+
+        def grown(found: Fence | None) -> Fence | None:
+            if found is None or not found.closed:
+                return None  # lifted meanwhile, or it could never be written
+            known = "instances" not in self.seen.unknown
+            new = replace(
+                found, state=self._reached(), etag="",
+                instances=tuple(one.id for one in self.seen.instances) if known else found.instances,
+                terminated=tuple(dict.fromkeys((*found.terminated, *self.terminated))),
+                told=change if said else found.told, told_at=self.seen.now if said else found.told_at,
+            )  # fmt: skip
+            if new.state == "stopped" and new == replace(found, etag=""):
+                return None
+            return replace(new, passes=found.passes + 1, last_look=self.seen.now)
+
+        fence = self.seen.fence
+        if fence is None or not fence.closed:
+            return
+        with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
+            written = _change_fence(self.clients, self.guarded, fence, grown)
+            self.seen = replace(self.seen, fence=written or fence)
+
+    def _reached(self) -> State:
+        """Return the state to write: what was ordered by id is terminating, if the order was taken."""
+        state = self.due.state or "stopping"
+        before = self.seen.fence.state if self.seen.fence else "stopping"
+        return "stopping" if state == "terminating" and not self.terminated and before != "terminating" else state
+
+
+def _change_fence(
+    clients: Clients, guarded: Guarded, known: Fence | None, change: Callable[[Fence | None], Fence | None]
+) -> Fence | None:
+    """Write what `change` makes of the fence; return the fence that then stands, None if others always came first.
+
+    Args:
+        known: the fence as it was read last.
+        change: None keeps what is there.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    for _ in range(TRIES):
+        wanted = change(known)
+        if wanted is None:
+            return known
+        said = said_of(wanted, *_FENCE_FIELDS)
+        etag = write(clients, guarded, FENCE_KEY, said, etag=known.etag if known else "")
+        if etag is not None:
+            return replace(wanted, etag=etag)
+        known = read_fence(clients, guarded)
+    return None
+
+
+def scale_to_zero(clients: Clients, guarded: Guarded) -> None:
+    """Ask EKS for no node at all.
+
+    Raises:
+        RAISED: EKS does not answer, or refuses.
+    """
+    clients.eks.update_nodegroup_config(
+        clusterName=guarded.cluster, nodegroupName=guarded.node_group, scalingConfig={"minSize": 0, "desiredSize": 0}
+    )
+
+
+def tell(clients: Clients, guarded: Guarded, subject: str, text: str) -> None:
+    """Send a message to the people of the environment, where there is a topic.
+
+    Raises:
+        RAISED: SNS does not answer, or refuses.
+    """
+    if guarded.topic_arn:
+        title = f"Tandem {guarded.environment}: {subject}"[:SUBJECT_CHARACTERS]
+        clients.sns.publish(TopicArn=guarded.topic_arn, Subject=title, Message=text)
 
 
 def reap(clients: Clients, guarded: Guarded, now: datetime) -> Report:
     """Make one pass of the reaper."""
-    raise NotImplementedError
+    seen = look(clients, guarded, now)
+    return act(clients, guarded, seen, due(seen, guarded), who=REAPER)
 
 
-def stop(clients: Clients, guarded: Guarded, *, who: str, why: str, run: str | None, now: datetime) -> Report:
+def stop(  # noqa: PLR0913 - each is a field of the fence
+    clients: Clients, guarded: Guarded, *, who: str, why: str, run: str | None, now: datetime
+) -> Report:  # fmt: skip
     """Stop the fleet: fence it, set the node group to 0. The reaper's passes see to the rest.
 
     Args:
@@ -340,7 +1013,15 @@ def stop(clients: Clients, guarded: Guarded, *, who: str, why: str, run: str | N
 
     Raises nothing for AWS: what could not be done is in the report's `failed`.
     """
-    raise NotImplementedError
+    wanted = Fence(state="stopping", who=who, why=why, run=run, at=now)
+    for _ in range(TRIES):
+        seen = look(clients, guarded, now)
+        demanded = due(seen if seen.fenced else replace(seen, fence=wanted), guarded)
+        report = act(clients, guarded, seen, replace(demanded, why=(why,)), who=who, run=run)
+        lifted = report.seen.fence is not None and not report.seen.fence.closed and "fence" not in seen.unknown
+        if not lifted:  # nobody lifted, while this stop was at work, the older fence that it went by
+            break
+    return report
 
 
 def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fence:
@@ -350,4 +1031,32 @@ def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fen
         RefusedError: there is none, or the fleet is not known to be at 0 without any instance.
         WorldError: AWS could not be asked, or somebody stops at this moment.
     """
-    raise NotImplementedError
+    seen = look(clients, guarded, now)
+    again = f"tandem stop --clear --env {guarded.environment}"
+    needed: tuple[Source, ...] = ("fence", "node group", "instances")
+    for source in needed:
+        if source in seen.unknown:
+            raise WorldError(f"{source} unknown ({seen.unknown[source]})", where=guarded.environment,
+                             change=f"the fence stays; {again} once AWS answers")  # fmt: skip
+    if seen.fence is None or not seen.fence.closed:
+        raise RefusedError("there is no fence", where=guarded.url(FENCE_KEY), change="nothing needs to be lifted")
+    ours = ", ".join(one.id for one in _ours(seen))
+    if ours or (seen.owned and (seen.desired, seen.minimum) != (0, 0)):
+        raise RefusedError(
+            f"the fleet is not gone: desired {seen.desired}, instances {ours or 'none'}", where=guarded.group,
+            change=f"tandem stop --env {guarded.environment} and wait until tandem status lists none, then {again}",
+        )  # fmt: skip
+    lifted = replace(seen.fence, state="lifted", who=who, why=f"lifted; was: {seen.fence.why}", at=now)
+    try:
+        # first: a lease that outlived its fence would be live again. Written also where there is none, so that a
+        # start which read before is refused
+        pointer = read_pointer(clients, guarded)
+        ended = write(clients, guarded, POINTER_KEY, {"run": None}, etag=pointer.etag)
+        etag = ended and write(clients, guarded, FENCE_KEY, said_of(lifted, *_FENCE_FIELDS), etag=seen.fence.etag)
+    except RAISED as error:
+        raise WorldError(f"the fence is not lifted ({words(error)})", where=guarded.url(FENCE_KEY),
+                         change=again) from error  # fmt: skip
+    if not etag:
+        raise WorldError("somebody wrote it at this moment, so it is not lifted", where=guarded.url(FENCE_KEY),
+                         change=f"tandem status --env {guarded.environment}, then {again}")  # fmt: skip
+    return replace(lifted, etag=etag)
