@@ -266,7 +266,7 @@ async def _print(opened: Tab, out: Path) -> None:
     await opened.ask("Emulation.setEmulatedMedia", media="print")
     await _shoot(opened, out.with_suffix(""), 1440, 900)
     await opened.ask("Emulation.setEmulatedMedia", media="", features=[])
-    printed = await opened.ask("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)
+    printed = await opened.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
     _keep(out, printed)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tandem.bench import summary
-from tandem.cli import main
+from tandem.cli import _parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests" / "watch" / "measured" / "run"
@@ -266,3 +266,10 @@ def renamed(folder: Path, arm: str, name: str) -> None:
     for file in ("manifest.json", "records.jsonl", "counters.jsonl"):
         text = (folder / file).read_text()
         (folder / file).write_text(re.sub(rf'("(?:name|arm)":\s*)"{arm}"', rf'\1"{name}"', text))
+
+
+@pytest.mark.parametrize(
+    "line", re.findall(r"^tandem dashboard .*$", (ROOT / "docs/watch.md").read_text(), re.MULTILINE)
+)
+def test_every_command_of_the_page_on_watching_parses(line: str) -> None:
+    assert _parser().parse_args(line.split()[1:]).command == "dashboard"
