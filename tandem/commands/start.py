@@ -1,0 +1,194 @@
+"""`tandem start`: raise a fleet for so many hours, behind a lease and an armed stop.
+
+Invariant: what it will cost and what will end it is shown before it is asked for; `tandem.start` alone raises.
+
+Exit codes: 0 raised; 1 not wanted after all; 2 bad input, or not allowed now; 3 AWS failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from tandem.commands import fleet
+from tandem.commands.inputs import Selection, legal
+from tandem.commands.outcome import Exit, print_json
+from tandem.spec.catalogue import Catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.experiment import Experiment
+
+if TYPE_CHECKING:
+    from tandem.commands.start_report import Plan
+    from tandem.ops.labels import Admitted
+    from tandem.stop import Clients, Guarded
+
+RUN_CHARACTERS = 40  # of its first part, so that all of a run's name is one that tandem.start takes
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what `tandem start` takes."""
+    parser.add_argument("--env", required=True, metavar="NAME", help="the environment whose fleet it is")
+    parser.add_argument("--hours", required=True, type=_hours, metavar="H", help="then it is stopped, whoever uses it")
+    parser.add_argument("--experiment", metavar="NAME", help="whose servers may take the nodes; none: nobody's")
+    parser.add_argument("--only", metavar="NAME,...", help="variants of it; as many as fit, in its file's order")
+    parser.add_argument("--compile", action="store_true", help="for the experiment's compile jobs, and no server")
+    parser.add_argument("--nodes", type=int, default=1, metavar="N", help="instances to raise (default 1)")
+    parser.add_argument("--run", metavar="ID", help="name of the run; made of the experiment and the time by default")
+    parser.add_argument("--yes", action="store_true", help="ask nothing")
+
+
+def start(chosen: Selection, options: argparse.Namespace) -> Exit:
+    """Raise an environment's fleet through the AWS API.
+
+    Args:
+        chosen: the folders of declared files.
+        options: as of `add_flags`.
+
+    Raises:
+        SpecError: a declared file is refused.
+    """
+    inputs = legal(replace(chosen, names=(options.env,), strict=False))
+    environment = inputs.environments()[0]
+    from tandem.ops.account import require_account  # noqa: PLC0415 - boto3
+    from tandem.ops.fault import OpsError  # noqa: PLC0415
+    from tandem.ops.guarded import guarded  # noqa: PLC0415
+    from tandem.stop import Clients, StopError  # noqa: PLC0415
+
+    try:
+        experiment = _experiment(environment, inputs.hosted(environment), options)
+        admitted = _admitted(environment, experiment, inputs.catalogue, options)
+        who = require_account(environment)
+        clients, limits = Clients.of(environment.region), guarded(environment)
+        return _start(chosen, options, _plan(environment, experiment, admitted, options), (clients, limits), who)
+    except (OpsError, StopError) as fault:
+        return fleet.failed(fault, chosen)
+
+
+def _hours(text: str) -> float:
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = math.nan
+    if not 0 < hours < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of hours above 0")
+    return hours
+
+
+def _experiment(environment: Environment, hosted: list[Experiment], options: argparse.Namespace) -> Experiment | None:
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+
+    where = f"environment {environment.name}"
+    if environment.capacity.awaits_reservation:
+        raise RefusedError("it has no Fleet stack yet", where=where,
+                           change="write capacity.reservation_id and deploy Fleet")  # fmt: skip
+    if not 0 < options.nodes <= environment.capacity.nodes:
+        raise RefusedError(f"--nodes {options.nodes} is not within 1 to {environment.capacity.nodes}", where=where,
+                           change="name fewer, or raise capacity.nodes and deploy Fleet")  # fmt: skip
+    if options.experiment is None:
+        if options.compile or options.only:
+            raise RefusedError("--compile and --only are of an experiment", where=where, change="add --experiment NAME")
+        return None
+    known = {experiment.name: experiment for experiment in hosted}
+    if options.experiment not in known:
+        raise RefusedError(f"it hosts no experiment {options.experiment!r}", where=where,
+                           change=f"name one of: {', '.join(known)}")  # fmt: skip
+    return known[options.experiment]
+
+
+def _admitted(
+    environment: Environment, experiment: Experiment | None, catalogue: Catalogue, options: argparse.Namespace
+) -> Admitted:
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+    from tandem.ops.labels import Admitted, for_compiling, for_serving  # noqa: PLC0415
+
+    if experiment is None:
+        return Admitted(labels={})
+    if options.compile:
+        return for_compiling(experiment)
+    only = [name for name in (options.only or "").split(",") if name]
+    known = [variant.name for variant in experiment.all_variants()]
+    strangers = sorted(set(only) - set(known))
+    if strangers:
+        raise RefusedError(f"it has no variant {', '.join(strangers)}", where=f"experiment {experiment.name}",
+                           change=f"name some of: {', '.join(known)}")  # fmt: skip
+    return for_serving(environment, experiment, catalogue, nodes=options.nodes, only=only)
+
+
+def _plan(
+    environment: Environment, experiment: Experiment | None, admitted: Admitted, options: argparse.Namespace
+) -> Plan:
+    from tandem.commands.start_report import Plan  # noqa: PLC0415 - boto3
+    from tandem.ops.status import moment  # noqa: PLC0415
+
+    now = moment()
+    first = (experiment.name if experiment else "by-hand")[:RUN_CHARACTERS].rstrip("-")
+    return Plan(
+        environment=environment, experiment=experiment, admitted=admitted, hours=options.hours, nodes=options.nodes,
+        run=options.run or f"{first}-{now:%Y%m%d-%H%M%S}", compiles=options.compile, now=now,
+    )  # fmt: skip
+
+
+def _start(chosen: Selection, options: argparse.Namespace, plan: Plan, ours: tuple[Clients, Guarded], who: str) -> Exit:
+    from tandem.commands import start_report as report  # noqa: PLC0415 - boto3
+    from tandem.ops.status import moment  # noqa: PLC0415
+    from tandem.start import raise_fleet  # noqa: PLC0415
+
+    clients, limits = ours
+    limits, notes = _window(clients, limits, plan)
+    if not chosen.as_json:
+        for line in report.plan_lines(plan, limits, notes):
+            print(line, flush=True)
+    if not options.yes and not _wanted(plan):
+        print("nothing was done", file=sys.stderr)
+        return Exit.STALE
+    raised = raise_fleet(
+        clients, limits, run=plan.run, hours=plan.hours, experiment=plan.experiment.name if plan.experiment else None,
+        nodes=plan.nodes, label=plan.admitted.labels, who=who, beats=False, now=moment(),
+    )  # fmt: skip
+    if chosen.as_json:
+        print_json(report.plain(plan, limits, raised, notes))
+    else:
+        for line in report.raised_lines(plan, raised):
+            print(line)
+    return Exit.DONE
+
+
+def _window(clients: Clients, limits: Guarded, plan: Plan) -> tuple[Guarded, list[str]]:
+    """Return the limits with the block's hours as EC2 says them, and what is to be known of the reservation."""
+    from tandem.ops.fault import DeniedError  # noqa: PLC0415 - boto3
+    from tandem.ops.reservation import reservation  # noqa: PLC0415
+
+    if not plan.environment.capacity.needs_reservation:
+        return limits, []
+    try:
+        found = reservation(clients.ec2, plan.environment)
+    except DeniedError as fault:
+        return limits, [f"unknown: {fault.problem}; {fault.change}"]
+    if found is None:
+        return limits, [f"EC2 knows no {limits.reservation_id} in this account and region: nothing could be launched"]
+    notes = [f"{found.id} is {found.state}"]
+    if limits.capacity_kind != "capacity-block":
+        return limits, notes
+    if limits.block_ends and found.ends and found.ends != limits.block_ends:
+        notes.append(f"EC2 says that it ends {found.ends:%Y-%m-%d %H:%M} UTC, capacity.block {limits.block_ends:%H:%M}")
+    return replace(
+        limits, block_starts=found.starts or limits.block_starts, block_ends=found.ends or limits.block_ends
+    ), notes  # fmt: skip
+
+
+def _wanted(plan: Plan) -> bool:
+    """Ask.
+
+    Raises:
+        RefusedError: there is nobody to be asked.
+    """
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+
+    if not sys.stdin.isatty():
+        raise RefusedError("nobody is there to be asked", where=f"environment {plan.environment.name}",
+                           change="read the plan, then add --yes")  # fmt: skip
+    print("  raise it? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

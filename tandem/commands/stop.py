@@ -1,0 +1,131 @@
+"""`tandem stop`: fence a fleet and set it to 0, follow it to its end, or lift the fence.
+
+Exit codes: 0 done; 2 bad input; 3 something of the stop could not be done, or could not be seen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING
+
+from tandem.commands import fleet
+from tandem.commands.inputs import Selection
+from tandem.commands.outcome import Exit, counted, print_json
+from tandem.spec.environment import Environment
+
+if TYPE_CHECKING:
+    from tandem.stop import Clients, Guarded, Report
+
+WHY = "an operator asked for it"
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what `tandem stop` takes."""
+    parser.add_argument("--env", required=True, metavar="NAME", help="the environment whose fleet it is")
+    parser.add_argument("--why", default=WHY, metavar="TEXT", help="written into the fence, for whoever meets it")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--wait", action="store_true", help="follow until EC2 lists no instance")
+    what.add_argument("--clear", action="store_true", help="lift the fence, so that the fleet may be raised again")
+
+
+def stop(chosen: Selection, options: argparse.Namespace) -> Exit:
+    """Stop an environment's fleet through the AWS API, or lift the fence.
+
+    Args:
+        chosen: the folders of declared files.
+        options: `env`, `why`, `wait` and `clear`.
+
+    Raises:
+        SpecError: the environment's file has not the form of one.
+    """
+    environment = fleet.environment_of(chosen, options.env)
+    from tandem.ops.account import require_account  # noqa: PLC0415 - boto3
+    from tandem.ops.fault import OpsError  # noqa: PLC0415
+    from tandem.ops.guarded import guarded  # noqa: PLC0415
+    from tandem.stop import Clients, StopError  # noqa: PLC0415
+
+    try:
+        who = require_account(environment)
+        clients, limits = Clients.of(environment.region), guarded(environment)
+        if options.clear:
+            return _clear(chosen, clients, limits, who)
+        return _stop(chosen, environment, (clients, limits), who, options)
+    except (OpsError, StopError) as fault:
+        return fleet.failed(fault, chosen)
+
+
+def _clear(chosen: Selection, clients: Clients, limits: Guarded, who: str) -> Exit:
+    from tandem.ops.status import moment  # noqa: PLC0415 - boto3
+    from tandem.stop import clear  # noqa: PLC0415
+
+    fence = clear(clients, limits, who=who, now=moment())
+    if chosen.as_json:
+        print_json({"environment": limits.environment, "fence": fence.state, "by": fence.who, "exit_code": 0})
+    else:
+        print(f"{limits.environment}: the fence is lifted; the fleet may be raised again with `tandem start`")
+    return Exit.DONE
+
+
+def _stop(
+    chosen: Selection, environment: Environment, ours: tuple[Clients, Guarded], who: str, options: argparse.Namespace
+) -> Exit:
+    from tandem import stop as stopping  # noqa: PLC0415 - boto3
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415
+    from tandem.ops.status import moment  # noqa: PLC0415
+
+    clients, limits = ours
+    report = stopping.stop(clients, limits, who=who, why=options.why, run=None, now=moment())
+    lost = "NoSuchBucket" in report.seen.unknown.get("fence", "")
+    if lost and report.seen.present is False and not report.seen.instances:
+        raise RefusedError(
+            f"there is neither node group {limits.node_group} nor bucket {limits.bucket}: nothing to stop",
+            where=f"{environment.name} in account {environment.account}, {environment.region}",
+            change=f"see that the name is meant; npx cdk deploy '{environment.name}/*' makes it",
+        )  # fmt: skip
+    code = Exit.WORLD_FAILED if report.failed else Exit.DONE
+    if not chosen.as_json:
+        for line in _lines(environment, report, wait=options.wait):
+            print(line, flush=True)
+    for sentence in report.failed:
+        print(f"error: {sentence}", file=sys.stderr)
+    followed = _follow(chosen, clients, limits) if options.wait else []
+    if chosen.as_json:
+        print_json(report.as_json() | {"followed": followed, "exit_code": int(code)})
+    return code
+
+
+def _lines(environment: Environment, report: Report, *, wait: bool) -> list[str]:
+    """Return what was done, and who does the rest."""
+    name, alive = environment.name, report.seen.instances
+    told = [f"{name}: stop", *(line for sentence in report.done for line in fleet.row("done", sentence))]
+    if "instances" in report.seen.unknown:
+        told += fleet.row("alive", "unknown: EC2 could not be asked")
+    elif alive:
+        told += fleet.row("alive", f"{counted(len(alive), 'instance')}: {', '.join(one.id for one in alive)}")
+    else:
+        told += fleet.row("alive", "EC2 lists no instance")
+    if wait:
+        return [*told, *fleet.row("following", "until EC2 lists none; Ctrl-C ends this command, not the stop")]
+    rest = "sees that EC2 lists none, and after a grace of 10 min terminates by id what is left"
+    told += fleet.row("then", f"the reaper, a Lambda function in the account that looks every 5 min, {rest}")
+    told += fleet.row("follow", f"tandem stop --env {name} --wait, or tandem status --env {name}")
+    return [*told, *fleet.row("again", f"tandem stop --env {name} --clear lifts the fence, once no instance lives")]
+
+
+def _follow(chosen: Selection, clients: Clients, limits: Guarded) -> list[dict[str, str]]:
+    from tandem.ops import follow  # noqa: PLC0415 - boto3
+    from tandem.ops.status import moment  # noqa: PLC0415
+
+    said = []
+    try:
+        for at, line in follow.follow(clients, limits, moment, follow.EVERY_S):
+            said.append({"at": at.isoformat(), "change": line})
+            if not chosen.as_json:
+                print(f"    {at:%H:%M:%S}  {line}", flush=True)
+    except KeyboardInterrupt:
+        print(f"the stop goes on without this command: tandem status --env {limits.environment}", file=sys.stderr)
+        raise
+    if not chosen.as_json:
+        print("  EC2 lists no instance")
+    return said

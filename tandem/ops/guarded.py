@@ -1,0 +1,40 @@
+"""What a stop and a start know of an environment, from its declared file."""
+
+from __future__ import annotations
+
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.stop import Guarded
+
+
+def guarded(environment: Environment) -> Guarded:
+    """Return the environment's fleet and its limits; nothing is looked up."""
+    capacity, guard = environment.capacity, environment.guard
+    block = capacity.block if capacity.kind == "capacity-block" else None
+    here = f"{environment.region}:{environment.account}"
+    partition = partition_of(environment.region)
+    return Guarded(
+        environment=environment.name,
+        account=environment.account,
+        region=environment.region,
+        cluster=names.cluster(environment),
+        node_group=names.node_group(environment),
+        bucket=names.bucket(environment),
+        topic_arn=f"arn:{partition}:sns:{here}:{names.topic(environment)}",
+        namespace=names.bench_namespace(environment),
+        max_hours=guard.max_hours,
+        idle_minutes=guard.idle_minutes,
+        usd_per_hour=capacity.usd_per_hour,
+        capacity_kind=capacity.kind,
+        reservation_id=None if capacity.awaits_reservation else capacity.reservation_id,
+        block_starts=block.starts if block else None,
+        block_ends=block.ends if block else None,
+        schedule_group=names.schedule_group(environment),
+        scheduler_role_arn=f"arn:{partition}:iam::{environment.account}:role/{names.scheduler_role(environment)}",
+        dead_letter_arn=f"arn:{partition}:sqs:{here}:{names.dead_letter_queue(environment)}",
+    )
+
+
+def partition_of(region: str) -> str:
+    """Return the partition that a region's ARNs begin with (AWS General Reference, ARNs)."""
+    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get("us-gov" if region.startswith("us-gov-") else region[:2], "aws")

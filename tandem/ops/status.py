@@ -1,0 +1,275 @@
+"""What an environment's fleet is and costs at this moment, and what will end it.
+
+Invariant: nothing is changed. What could not be read is named with the right that is missing, and is never taken for
+fine; a node group or an instance without the environment's own tag is shown as somebody else's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal, TypeVar
+
+from tandem import stop
+from tandem.ops.account import client
+from tandem.ops.fault import OpsError, ask, code_of
+from tandem.ops.paths import Path, PathName, budget, one_shot, reaper
+from tandem.ops.reservation import Reservation, reservation
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.stop import Clients, Guarded, Seen, Source
+
+CALLS = (
+    ("sts", "GetCallerIdentity"),
+    ("s3", "GetObject"),
+    ("eks", "DescribeCluster"),
+    ("eks", "DescribeNodegroup"),
+    ("ec2", "DescribeInstances"),
+    ("ec2", "DescribeCapacityReservations"),
+    ("scheduler", "GetSchedule"),
+    ("cloudwatch", "GetMetricStatistics"),
+    ("cloudwatch", "DescribeAlarms"),
+    ("budgets", "DescribeBudget"),
+)
+"""Service and operation of every call; GetCallerIdentity needs no right."""
+
+Deployed = Literal["nothing", "cluster", "fleet"]
+Found = TypeVar("Found")
+_STATES = ["pending", "running", "shutting-down", "stopping", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """One accelerator node as EC2 lists it.
+
+    Args:
+        zone: the zone's id where EC2 says it, else its name.
+        state: pending, running, shutting-down, stopping or stopped.
+        ours: whether it carries the environment's own tag.
+    """
+
+    id: str
+    type: str
+    zone: str
+    state: str
+    launched: datetime
+    ours: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeGroup:
+    """The accelerator node group as EKS describes it.
+
+    Args:
+        status: ACTIVE, UPDATING, DEGRADED and so on.
+        owned: whether it carries the environment's own tag.
+        labels: of its nodes.
+        issues: what EKS says is wrong with it.
+    """
+
+    status: str
+    desired: int
+    minimum: int
+    maximum: int
+    owned: bool
+    labels: Mapping[str, str]
+    issues: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """What was seen.
+
+    Args:
+        deployed: how far the environment exists; None: unknown.
+        group: None: unknown, or there is none.
+        reservation: None: unknown, none is declared, or EC2 knows none of this id.
+        paths: the three that stop the fleet, independent of each other.
+        alarms: names of those in ALARM; the parked fleet's own is none.
+        unknown: what could not be read, why, and what to do.
+    """
+
+    environment: Environment
+    guarded: Guarded
+    now: datetime
+    seen: Seen
+    deployed: Deployed | None
+    group: NodeGroup | None
+    machines: tuple[Machine, ...]
+    reservation: Reservation | None
+    paths: tuple[Path, ...]
+    alarms: tuple[str, ...]
+    unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def node_hours(self) -> float:
+        """Return the hours of all that EC2 lists now, each since its launch."""
+        return sum(max(self.now - one.launched, timedelta()).total_seconds() for one in self.seen.instances) / 3600
+
+    @property
+    def usd(self) -> float:
+        """Return what these hours cost at the declared price; of a block they are paid already."""
+        return self.node_hours * self.guarded.usd_per_hour
+
+    @property
+    def block_active(self) -> bool:
+        """Whether capacity is paid for at this moment, used or not."""
+        return self.reservation is not None and self.reservation.active(self.now)
+
+    @property
+    def block_idle(self) -> bool:
+        """Whether capacity is paid for and nothing runs on it with a live lease; False where that is unknown."""
+        running = any(one.state in {"pending", "running"} for one in self.seen.instances)
+        return self.block_active and "instances" not in self.unknown and not (running and self.seen.live)
+
+
+@dataclass(slots=True)
+class _Reader:
+    """Reads one thing after another, and keeps what could not be read."""
+
+    unknown: dict[str, str] = field(default_factory=dict)
+
+    def read(self, source: str, act: Callable[[], Found]) -> Found | None:
+        try:
+            return act()
+        except OpsError as fault:
+            self.unknown[source] = f"{fault.problem}; {fault.change}"
+            return None
+
+
+def status(environment: Environment, guarded: Guarded, now: datetime, others: Sequence[str] = ()) -> Status:
+    """Look once. The account is the caller's to require before.
+
+    Args:
+        environment: as declared.
+        guarded: of the environment.
+        others: names of other environments, whose alarms are not shown.
+
+    Raises:
+        OpsError: the settings of this machine cannot be used.
+    """
+    clients, reader = Clients.of(environment.region), _Reader()
+    seen = stop.look(clients, guarded, now)
+    group = reader.read("node group", lambda: _group(clients, guarded))
+    machines = reader.read("instances", lambda: tuple(_machines(clients, guarded)))
+    deployed: Deployed | None = "fleet"
+    if group is None and "node group" not in reader.unknown:
+        cluster = reader.read("cluster", lambda: _cluster(clients, guarded))
+        deployed = None if cluster is None else "cluster" if cluster else "nothing"
+    reserved = reader.read("reservation", lambda: reservation(clients.ec2, environment))
+    paths = _paths(environment, guarded, clients, seen, reader) if deployed != "nothing" else ()
+    alarms = reader.read("alarms", lambda: tuple(_alarms(clients, environment, others)))
+    unknown = _unread(guarded, seen) if deployed != "nothing" else {}
+    return Status(
+        environment=environment, guarded=guarded, now=now, seen=seen, deployed=deployed, group=group,
+        machines=machines or (), reservation=reserved, paths=paths, alarms=alarms or (),
+        unknown=unknown | reader.unknown,
+    )  # fmt: skip
+
+
+def _group(clients: Clients, guarded: Guarded) -> NodeGroup | None:
+    where = f"node group {guarded.node_group} of {guarded.cluster}"
+    try:
+        said = ask(
+            clients.eks, "DescribeNodegroup", where, clusterName=guarded.cluster, nodegroupName=guarded.node_group
+        )
+    except OpsError as fault:
+        if code_of(fault.__cause__) == "ResourceNotFoundException":
+            return None
+        raise
+    found = said["nodegroup"]
+    sizes = found.get("scalingConfig", {})
+    return NodeGroup(
+        status=found["status"], desired=sizes.get("desiredSize", 0), minimum=sizes.get("minSize", 0),
+        maximum=sizes.get("maxSize", 0), labels=found.get("labels", {}),
+        owned=found.get("tags", {}).get(names.OWNER_TAG) == guarded.environment,
+        issues=tuple(
+            f"{issue.get('code', '')}: {issue.get('message', '')}"
+            for issue in found.get("health", {}).get("issues", [])
+        ),
+    )  # fmt: skip
+
+
+def _cluster(clients: Clients, guarded: Guarded) -> bool:
+    try:
+        ask(clients.eks, "DescribeCluster", f"cluster {guarded.cluster}", name=guarded.cluster)
+    except OpsError as fault:
+        if code_of(fault.__cause__) == "ResourceNotFoundException":
+            return False
+        raise
+    return True
+
+
+def _machines(clients: Clients, guarded: Guarded) -> Iterator[Machine]:
+    where, more = f"instances of node group {guarded.node_group}", dict[str, str]()
+    filters = [
+        {"Name": f"tag:{stop.CLUSTER_TAG}", "Values": [guarded.cluster]},
+        {"Name": f"tag:{stop.NODE_GROUP_TAG}", "Values": [guarded.node_group]},
+        {"Name": "instance-state-name", "Values": _STATES},
+    ]
+    while True:
+        page = ask(clients.ec2, "DescribeInstances", where, Filters=filters, **more)
+        for one in (instance for found in page["Reservations"] for instance in found["Instances"]):
+            yield _machine(one, guarded)
+        if not page.get("NextToken"):
+            return
+        more = {"NextToken": page["NextToken"]}
+
+
+def _machine(one: Mapping[str, Any], guarded: Guarded) -> Machine:
+    place, tags = one.get("Placement", {}), {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+    return Machine(
+        id=one["InstanceId"], type=one.get("InstanceType", "?"), state=one["State"]["Name"],
+        zone=place.get("AvailabilityZoneId") or place.get("AvailabilityZone") or "?",
+        launched=one["LaunchTime"], ours=tags.get(names.OWNER_TAG) == guarded.environment,
+    )  # fmt: skip
+
+
+def _unread(guarded: Guarded, seen: Seen) -> dict[str, str]:
+    """Return what the look could not read, with the right that it takes."""
+    needed: dict[Source, str] = {
+        "fence": f"s3:GetObject on {guarded.url(stop.FENCE_KEY)}",
+        "lease": f"s3:GetObject on {guarded.url(stop.POINTER_KEY)} and runs/*",
+        "heartbeat": f"s3:GetObject on {guarded.url('runs/*')}",
+        "node group": "eks:DescribeNodegroup",
+        "instances": "ec2:DescribeInstances",
+    }
+    return {source: f"{why}; it takes {needed[source]}" for source, why in seen.unknown.items()}
+
+
+def _paths(
+    environment: Environment, guarded: Guarded, clients: Clients, seen: Seen, reader: _Reader
+) -> tuple[Path, ...]:
+    made: dict[PathName, Callable[[], Path]] = {
+        "schedule": lambda: one_shot(clients.scheduler, guarded, seen),
+        "reaper": lambda: reaper(clients.cloudwatch, guarded, seen),
+        "budget": lambda: budget(client(environment, "budgets"), environment),
+    }
+    return tuple(
+        reader.read(name, act) or Path(name=name, armed=None, at=None, said="unknown") for name, act in made.items()
+    )
+
+
+def _alarms(clients: Clients, environment: Environment, others: Sequence[str]) -> Iterator[str]:
+    """Yield the names of the environment's alarms in ALARM, but for the one that says that the fleet is parked."""
+    prefix = names.alarm(environment, "")
+    strangers = tuple(f"{name}-" for name in others if name.startswith(prefix))
+    more: dict[str, str] = {}
+    while True:
+        page = ask(
+            clients.cloudwatch, "DescribeAlarms", f"alarms {prefix}*", AlarmNamePrefix=prefix, StateValue="ALARM",
+            AlarmTypes=["MetricAlarm", "CompositeAlarm"], **more,
+        )  # fmt: skip
+        for one in [*page.get("MetricAlarms", []), *page.get("CompositeAlarms", [])]:
+            name = str(one["AlarmName"])
+            if name != names.alarm(environment, "parked") and not name.startswith(strangers):
+                yield name
+        if not page.get("NextToken"):
+            return
+        more = {"NextToken": page["NextToken"]}
+
+
+def moment() -> datetime:
+    """Return the time by this machine's clock."""
+    return datetime.now(UTC)
