@@ -79,9 +79,9 @@ _RESTARTS = Figure(
     metric="pod_number_of_container_restarts",
     publisher=CONTAINER_INSIGHTS,
     title="Restarts",
-    says="Restarts of a server's containers since its pod exists; a new pod begins at 0 again. A step up in a run: its "
-    "rounds around it are suspect.",
-    statistic="Maximum",
+    says="Restarts of a server's containers in 5 minutes; a new pod in the place of one that is gone counts as none. "
+    "Any in a run: its rounds around it are suspect.",
+    statistic="Sum",
 )
 _TOKENS = Figure(
     metric="vllm:generation_tokens_total",
