@@ -6,10 +6,12 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 from aws_cdk import App, Stack
+from botocore.exceptions import ClientError
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
 
 from stacks.identity import PodRoles
@@ -215,3 +217,42 @@ def test_a_bucket_that_demands_another_key_is_told(as_account, enforcing, folder
         enforcing.client("s3").delete_bucket_policy(Bucket=BUCKET)
 
     assert denied.value.change.startswith("wrong key encryption")
+
+
+NAMESPACE = "Tandem/n"
+DATUM = {"MetricName": "ttft_ms", "Values": [1.0], "Counts": [1.0]}
+
+
+def test_the_role_that_measures_publishes_into_its_own_namespace(as_account):
+    _, principal = as_account(BENCH_ACCOUNT)
+    principal.client("cloudwatch").put_metric_data(Namespace=NAMESPACE, MetricData=[DATUM])
+    query = {"Metric": {"Namespace": NAMESPACE, "MetricName": "ttft_ms"}, "Period": 60, "Stat": "SampleCount"}
+
+    found = principal.client("cloudwatch").get_metric_data(
+        MetricDataQueries=[{"Id": "a", "MetricStat": query}], StartTime=time.time() - 600, EndTime=time.time() + 600
+    )
+
+    assert found["MetricDataResults"][0]["Values"] == [1.0]
+
+
+def test_a_large_round_is_published_under_the_role_too(as_account):
+    """The SDK compresses it."""
+    _, principal = as_account(BENCH_ACCOUNT)
+    many = [{**DATUM, "MetricName": f"m{index}", "Values": list(range(150)), "Counts": [1.0] * 150}
+            for index in range(200)]  # fmt: skip
+
+    answer = principal.client("cloudwatch").put_metric_data(Namespace=NAMESPACE, MetricData=many)
+
+    assert answer["ResponseMetadata"]["HTTPStatusCode"] == 200
+
+
+@pytest.mark.parametrize(
+    ("account", "namespace"),
+    [(BENCH_ACCOUNT, "Tandem/other"), (BENCH_ACCOUNT, "ContainerInsights"), (SERVE_ACCOUNT, NAMESPACE),
+     (COMPILE_ACCOUNT, NAMESPACE), (STAGE_ACCOUNT, NAMESPACE)],
+)  # fmt: skip
+def test_nobody_publishes_anywhere_else(as_account, account, namespace):
+    _, principal = as_account(account)
+
+    with pytest.raises(ClientError, match="AccessDenied"):
+        principal.client("cloudwatch").put_metric_data(Namespace=namespace, MetricData=[DATUM])
