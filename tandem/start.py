@@ -1,18 +1,53 @@
 """The start: the only thing that raises a fleet, and only behind a lease and an armed stop.
 
-Invariant: standard library and boto3 only. Whatever stops it at any step, no instance is left that no stop will end:
+Invariant: standard library and boto3 only. Whatever ends it at any step, no instance is left that no stop will end:
 the lease and the one-shot stop are there before the raise, and a stop that came meanwhile has the last word.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
 
-from tandem.stop import Clients, Guarded, Lease
+from botocore.exceptions import ClientError
+
+from tandem.stop import (
+    BLOCK_MARGIN,
+    OWNER_TAG,
+    POINTER_KEY,
+    RAISED,
+    Clients,
+    Guarded,
+    Lease,
+    Pointer,
+    RefusedError,
+    Seen,
+    WorldError,
+    code_of,
+    lease_key,
+    look,
+    read_fence,
+    read_lease,
+    read_pointer,
+    said_of,
+    scale_to_zero,
+    words,
+    write,
+)
 
 LEAST_HOURS = 0.25  # a shorter lease could end before its nodes run
+LABELS = ("raise.tandem/", "compile.tandem/")  # of ours, that a new raise takes off; as in tandem.spec.names
+# The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal targets").
+TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
+# Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
+RETRY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
+_LEASE_FIELDS = ("run", "who", "experiment", "node_label", "created", "deadline", "beats", "schedule")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +66,16 @@ class Raised:
     schedule_arn: str
 
 
-def raise_fleet(
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    """What `raise_fleet` was asked for."""
+
+    lease: Lease
+    nodes: int
+    now: datetime
+
+
+def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of the raise
     clients: Clients, guarded: Guarded, *, run: str, hours: float, experiment: str | None, nodes: int,
     label: Mapping[str, str], who: str, beats: bool, now: datetime,
 ) -> Raised:  # fmt: skip
@@ -49,4 +93,288 @@ def raise_fleet(
         RefusedError: a fence, another lease, a window or the node group forbids it; nothing was raised.
         WorldError: AWS failed; a raise that may have been taken was taken back, or its stop is armed.
     """
-    raise NotImplementedError
+    _require_sense(guarded, run=run, hours=hours, nodes=nodes)
+    deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
+    wanted = Lease(
+        run=run, who=who, experiment=experiment, node_label=dict(label), created=now, deadline=deadline, beats=beats,
+        schedule=f"stop-{run}",
+    )  # fmt: skip
+    start = _Start(clients, guarded, _Asked(lease=wanted, nodes=nodes, now=now))
+    start.require_allowed()
+    start.take_lease()
+    try:
+        arn = start.arm()
+    except (RefusedError, WorldError):
+        start.give_lease_back()
+        raise
+    present = start.raised_already()
+    if not present:
+        start.raise_()
+    start.require_last_word()
+    return Raised(lease=start.lease, nodes=nodes, present=present, schedule_arn=arn)
+
+
+def _require_sense(guarded: Guarded, *, run: str, hours: float, nodes: int) -> None:
+    if not _RUN.fullmatch(run):
+        raise RefusedError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
+    if not LEAST_HOURS <= hours <= guarded.max_hours:
+        raise RefusedError(f"{hours:g} hours are asked for", where=guarded.environment,
+                           change=f"ask for {LEAST_HOURS:g} to {guarded.max_hours:g} (guard.max_hours)")  # fmt: skip
+    if nodes < 1:
+        raise RefusedError(f"{nodes} nodes are asked for", change="ask for at least 1")
+    for name in ("schedule_group", "scheduler_role_arn", "dead_letter_arn"):
+        if not getattr(guarded, name):
+            raise RefusedError(f"{name} is not known, so no stop can be armed", where=guarded.environment,
+                               change="deploy the Guard stack")  # fmt: skip
+
+
+@contextmanager
+def _foreseen(doing: str, where: str, change: str) -> Iterator[None]:
+    try:
+        yield
+    except RAISED as error:
+        raise WorldError(f"{doing} failed ({words(error)})", where=where, change=change) from error
+
+
+class _Start:
+    """One start at work."""
+
+    def __init__(self, clients: Clients, guarded: Guarded, asked: _Asked) -> None:
+        self.clients, self.guarded, self.asked, self.lease = clients, guarded, asked, asked.lease
+        self.pointer = Pointer()
+        self.seen = Seen(now=asked.now)
+
+    # may it
+
+    def require_allowed(self) -> None:
+        """Look at everything before anything is written."""
+        self.seen = look(self.clients, self.guarded, self.asked.now)
+        self._require_seen("fence", "lease", "node group", "instances")
+        self._require_no_fence()
+        self._require_no_other_lease()
+        self._require_window()
+        self._require_group()
+
+    def _require_seen(self, *sources: str) -> None:
+        for source, why in self.seen.unknown.items():
+            if source in sources:
+                raise WorldError(f"{source} unknown ({why}), so nothing is raised", where=self.guarded.environment,
+                                 change="try again when AWS answers")  # fmt: skip
+
+    def _require_no_fence(self) -> None:
+        fence, name = self.seen.fence, self.guarded.environment
+        if fence is not None and fence.closed:
+            raise RefusedError(
+                f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
+                where=self.guarded.url("stop.json"),
+                change=f"tandem status --env {name}; when the reason is gone, tandem stop --clear --env {name}",
+            )  # fmt: skip
+
+    def _require_no_other_lease(self) -> None:
+        with _foreseen("reading the lease", self.guarded.url(POINTER_KEY), "try again; nothing was raised"):
+            self.pointer = read_pointer(self.clients, self.guarded)
+        lease, now, name = self.seen.lease, self.asked.now, self.guarded.environment
+        if lease is None:
+            return
+        at = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
+        where = self.guarded.url(lease_key(lease.run))
+        if lease.deadline <= now:
+            raise RefusedError(
+                f"the lease of run {lease.run} ended at {at}", where=where,
+                change=f"the reaper fences it within minutes; then tandem stop --clear --env {name}",
+            )  # fmt: skip
+        if lease.run != self.lease.run:
+            raise RefusedError(
+                f"run {lease.run} of {lease.who} has the fleet until {at}", where=where,
+                change=f"wait, or end it: tandem stop --env {name}",
+            )  # fmt: skip
+        if (lease.experiment, lease.node_label) != (self.lease.experiment, self.lease.node_label):
+            raise RefusedError(f"run {lease.run} was started for {lease.experiment or 'no experiment'}", where=where,
+                               change="take another name for this run")  # fmt: skip
+        self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
+
+    def _require_window(self) -> None:
+        guarded, deadline = self.guarded, self.lease.deadline
+        if guarded.capacity_kind != "capacity-block":
+            return
+        starts, ends = guarded.block_starts, guarded.block_ends
+        if starts is None or ends is None:
+            raise RefusedError("the Capacity Block's start and end are not said", where=guarded.environment,
+                               change="write capacity.block from the offer and deploy Guard")  # fmt: skip
+        if self.asked.now < starts or ends - BLOCK_MARGIN < deadline:
+            raise RefusedError(
+                f"the Capacity Block lasts from {starts:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and a run must "
+                f"end 45 minutes before its end; asked: until {deadline:%Y-%m-%d %H:%M}", where=guarded.environment,
+                change="ask for fewer hours, or renew the block: docs/runbook.md",
+            )  # fmt: skip
+
+    def _require_group(self) -> None:
+        guarded, seen = self.guarded, self.seen
+        if not seen.present:
+            raise RefusedError("not there", where=guarded.group, change="deploy the Fleet stack")
+        if not seen.owned:
+            raise RefusedError(
+                f"another's: without the tag {OWNER_TAG}={guarded.environment}", where=guarded.group,
+                change="it is left alone; give one of the two another name",
+            )  # fmt: skip
+        again = seen.lease is not None
+        if seen.desired != 0 and not again:
+            raise RefusedError(f"already at {seen.desired}, without a lease", where=guarded.group,
+                               change=f"tandem stop --env {guarded.environment}")  # fmt: skip
+        if seen.instances and not again:
+            ids = ", ".join(f"{one.id} ({one.state})" for one in seen.instances)
+            raise RefusedError(
+                f"instances without a lease: {ids}", where=guarded.group,
+                change=f"wait until they are gone, or tandem stop --env {guarded.environment}",
+            )  # fmt: skip
+        with _foreseen("asking EKS", guarded.group, "try again; nothing was raised"):
+            group = self._describe()
+        limit = group.get("scalingConfig", {}).get("maxSize", 0)
+        if group.get("status") != "ACTIVE" or limit < self.asked.nodes:
+            raise RefusedError(
+                f"{group.get('status')}, at most {limit} nodes; {self.asked.nodes} are asked for", where=guarded.group,
+                change="wait until it is ACTIVE, and ask for no more than capacity.nodes",
+            )  # fmt: skip
+
+    def _describe(self) -> Mapping[str, Any]:
+        answer = self.clients.eks.describe_nodegroup(
+            clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group
+        )
+        found: Mapping[str, Any] = answer["nodegroup"]
+        return found
+
+    # lease and stop
+
+    def take_lease(self) -> None:
+        """Write the lease, then point to it: the pointer decides between two starts."""
+        key = lease_key(self.lease.run)
+        url = self.guarded.url(key)
+        with _foreseen("writing the lease", url, "try again with the same run; nothing was raised"):
+            if self.seen.lease is not None:
+                return
+            if write(self.clients, self.guarded, key, said_of(self.lease, *_LEASE_FIELDS), etag="") is None:
+                self._adopt(url)
+            said = {"run": self.lease.run}
+            etag = write(self.clients, self.guarded, POINTER_KEY, said, etag=self.pointer.etag)
+        if etag is None:
+            raise RefusedError("another start or stop came first", where=self.guarded.url(POINTER_KEY),
+                               change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
+        self.pointer = Pointer(run=self.lease.run, etag=etag)
+
+    def _adopt(self, url: str) -> None:
+        """Go on with a lease that a start of the same run wrote and died before it pointed to it."""
+        found, fault = read_lease(self.clients, self.guarded, Pointer(run=self.lease.run))
+        mine = found and replace(found, created=self.lease.created, deadline=self.lease.deadline, etag="")
+        if found is None or mine != self.lease or found.deadline <= self.asked.now:
+            raise RefusedError(fault or f"run {self.lease.run} was started before", where=url,
+                               change="take another name for this run")  # fmt: skip
+        self.lease = found
+
+    def give_lease_back(self) -> None:
+        """Let others start, where no stop could be armed and so nothing was raised."""
+        if self.seen.lease is None:
+            with suppress(*RAISED):
+                write(self.clients, self.guarded, POINTER_KEY, {"run": None}, etag=self.pointer.etag)
+
+    def arm(self) -> str:
+        """Create the one-shot stop, read it back, and take away those of ended runs, which would end this one."""
+        where = f"schedule {self.guarded.schedule_group}/{self.lease.schedule}"
+        with _foreseen("arming the one-shot stop", where, "nothing was raised; try again, or deploy the Guard stack"):
+            self._create_schedule()
+            found = self.clients.scheduler.get_schedule(GroupName=self.guarded.schedule_group, Name=self.lease.schedule)
+            for name in self._schedules():
+                if name != self.lease.schedule:
+                    self.clients.scheduler.delete_schedule(GroupName=self.guarded.schedule_group, Name=name)
+        wanted = schedule(self.guarded, self.lease)
+        target = {name: found["Target"].get(name) for name in wanted["Target"]}
+        if (found["ScheduleExpression"], found.get("State", "ENABLED"), target) != (
+            wanted["ScheduleExpression"], wanted["State"], wanted["Target"],
+        ):  # fmt: skip
+            raise WorldError(
+                "it is not as it was asked for", where=where,
+                change="delete it in the console of EventBridge Scheduler and take another name for this run",
+            )  # fmt: skip
+        return str(found["Arn"])
+
+    def _create_schedule(self) -> None:
+        try:
+            self.clients.scheduler.create_schedule(**schedule(self.guarded, self.lease))
+        except ClientError as error:
+            if code_of(error) != "ConflictException":  # of an earlier start of the same run: read back like a new one
+                raise
+
+    def _schedules(self) -> list[str]:
+        found: list[str] = []
+        more: dict[str, str] = {}
+        while True:
+            page = self.clients.scheduler.list_schedules(GroupName=self.guarded.schedule_group, **more)
+            found += [one["Name"] for one in page["Schedules"]]
+            if not page.get("NextToken"):
+                return found
+            more = {"NextToken": page["NextToken"]}
+
+    # the raise
+
+    def raised_already(self) -> bool:
+        """Whether an earlier start of this run had been taken."""
+        return self.seen.lease is not None and self.seen.desired == self.asked.nodes
+
+    def raise_(self) -> None:
+        """Ask EKS for the nodes, with the run's labels and without those of another."""
+        try:
+            labels = self._describe().get("labels", {})
+            gone = [name for name in labels if name.startswith(LABELS) and name not in self.lease.node_label]
+            change = {"addOrUpdateLabels": dict(self.lease.node_label), **({"removeLabels": gone} if gone else {})}
+            self.clients.eks.update_nodegroup_config(
+                clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group, labels=change,
+                scalingConfig={"minSize": 0, "desiredSize": self.asked.nodes},
+            )  # fmt: skip
+        except RAISED as error:  # it may have been taken all the same
+            raise WorldError(f"raising failed ({words(error)}); {self._take_back()}", where=self.guarded.group,
+                             change="try again with the same run") from error  # fmt: skip
+
+    def require_last_word(self) -> None:
+        """Read fence and lease again: a stop that came while the raise was under way has the last word."""
+        try:
+            fence = read_fence(self.clients, self.guarded)
+            pointer = read_pointer(self.clients, self.guarded)
+        except RAISED as error:
+            raise WorldError(f"the fence could not be read after the raise ({words(error)}); {self._take_back()}",
+                             where=self.guarded.bucket, change="try again with the same run") from error  # fmt: skip
+        before = self.seen.fence.etag if self.seen.fence else ""
+        if (fence.etag if fence else "") != before or pointer != self.pointer:
+            why = f"{fence.who}: {fence.why}" if fence and fence.closed else "it was fenced and cleared meanwhile"
+            raise RefusedError(f"stopped while it was being raised ({why}); {self._take_back()}",
+                               where=self.guarded.group,
+                               change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
+
+    def _take_back(self) -> str:
+        try:
+            scale_to_zero(self.clients, self.guarded)
+        except RAISED as error:
+            return (f"taking the raise back failed too ({words(error)}): run tandem stop --env "
+                    f"{self.guarded.environment} now; its one-shot stop is armed")  # fmt: skip
+        return "the node group was set to 0 again"
+
+
+def schedule(guarded: Guarded, lease: Lease) -> dict[str, Any]:
+    """Return the one-shot stop of a lease, as CreateSchedule takes it.
+
+    The names in `Input` begin with a capital as in the CDK's own example of a universal target; with EKS nobody has
+    seen it fire in an account yet: unverified until `tandem doctor --prove-stop` has.
+    """
+    at = lease.deadline.astimezone(UTC)
+    payload = {
+        "ClusterName": guarded.cluster, "NodegroupName": guarded.node_group,
+        "ScalingConfig": {"MinSize": 0, "DesiredSize": 0},
+    }  # fmt: skip
+    return {
+        "GroupName": guarded.schedule_group, "Name": lease.schedule,
+        "ScheduleExpression": f"at({at:%Y-%m-%dT%H:%M:%S})", "ScheduleExpressionTimezone": "UTC",
+        "FlexibleTimeWindow": {"Mode": "OFF"}, "ActionAfterCompletion": "DELETE", "State": "ENABLED",
+        "Description": f"ends run {lease.run} of {guarded.environment}",
+        "Target": {
+            "Arn": TARGET, "RoleArn": guarded.scheduler_role_arn, "Input": json.dumps(payload),
+            "DeadLetterConfig": {"Arn": guarded.dead_letter_arn}, "RetryPolicy": RETRY,
+        },
+    }  # fmt: skip
