@@ -39,7 +39,7 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
     parser.add_argument("--env", required=True, metavar="NAME", help="the environment whose dashboards are drawn")
     parser.add_argument("--experiment", metavar="NAME", help="which of its experiments was measured")
-    parser.add_argument("--html", required=True, type=Path, metavar="OUT", help="file to write; - for standard output")
+    parser.add_argument("--html", required=True, type=Path, metavar="OUT", help="file to write")
 
 
 def dashboard(chosen: Selection, options: argparse.Namespace) -> Exit:
@@ -90,7 +90,7 @@ def _written(chosen: Selection, options: argparse.Namespace) -> Exit:
     _write(options.html, text)
     if chosen.as_json:
         print_json({"html": str(options.html), "bytes": len(text.encode())})
-    elif str(options.html) != "-":
+    else:
         print(options.html)
     return Exit.DONE
 
@@ -131,8 +131,6 @@ def _about(environment: Environment, experiment: Experiment, run: Manifest) -> A
 def _refuse_place(out: Path) -> None:
     """Refuse a file that cannot be written, before anything is computed."""
     parent = out.absolute().parent
-    if str(out) == "-":
-        return
     if out.is_dir():
         raise _refused("this is a folder", str(out), "name a file: --html FILE")
     if not parent.is_dir():
@@ -142,9 +140,6 @@ def _refuse_place(out: Path) -> None:
 
 
 def _write(out: Path, text: str) -> None:
-    if str(out) == "-":
-        sys.stdout.write(text)
-        return
     new = out.with_name(f".{out.name}.new")
     try:
         new.write_text(text, encoding="utf-8")

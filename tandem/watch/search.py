@@ -7,7 +7,8 @@ Evaluated: a schema in braces, which must name all of a metric's dimensions; ter
 (`MetricName=`, `Namespace=`, a dimension's name); AND, OR, NOT in capitals, a blank as AND, parentheses. A term in
 double quotes is compared whole and by case, with `\\` before `"`, `\\`, `(` and `)`; any other term is one token.
 Refused: terms of several tokens without quotes (their matching by case is stated in two ways), account ids. Stated by
-us, not by the guide: NOT binds before AND, AND before OR; what is found is sorted by name and dimensions.
+us, not by the guide: NOT binds before AND, AND before OR; what is found is sorted by name and dimensions. Not modelled:
+CloudWatch finds nothing that sent no data for two weeks, and draws 500 series of a graph at most.
 """
 
 from __future__ import annotations
