@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from tandem.spec.slug import slug
 
@@ -89,6 +89,31 @@ def bench_namespace(environment: Environment) -> str:
 def tags(environment: Environment) -> dict[str, str]:
     """Return the tags of every resource: the operator's own, and whose it is."""
     return {**environment.tags, OWNER_TAG: environment.name}
+
+
+def schedule_group(environment: Environment) -> str:
+    """Return the name of the group of the one-shot schedules that stop the fleet, one a run."""
+    return f"tandem-{environment.name}"
+
+
+def scheduler_role(environment: Environment) -> str:
+    """Return the name of the role with which those schedules call EKS."""
+    return f"tandem-{environment.name}-scheduler"
+
+
+def dead_letter_queue(environment: Environment) -> str:
+    """Return the name of the queue of the schedules' calls that were given up."""
+    return f"tandem-{environment.name}-dead-letters"
+
+
+def guard_function(environment: Environment, what: Literal["stop", "reap"]) -> str:
+    """Return the name of one of the two functions that stop the fleet."""
+    return f"tandem-{environment.name}-{what}"
+
+
+def budget(environment: Environment) -> str:
+    """Return the name of the monthly budget of the fleet."""
+    return f"tandem-{environment.name}"
 
 
 def container_log_group(environment: Environment, kind: str) -> str:
