@@ -236,7 +236,7 @@ class Publishing:
         from tandem.publish import Limits, Retries, Settings, connect  # noqa: PLC0415 - boto3
 
         run = manifest.read(self.folder)
-        last, limits = run.ended is not None, Limits(connect_s=2.0, read_s=5.0, attempts=2)
+        last, limits = run.ended is not None, Limits(connect_s=3.0, read_s=5.0, attempts=3)
         brief = Settings(retries=Retries(tries=3, first_s=0.2, most_s=1.0), patience_s=0.0, glance_s=0.0)
         try:
             self._services = self._services or connect(self.target.environment.region, limits)

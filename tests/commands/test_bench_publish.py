@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import time
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,10 +22,19 @@ from planned import suite_file
 
 from tandem.bench import manifest
 from tandem.cli import main
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
 
 pytestmark = pytest.mark.endpoint
 ARMS = ("qwen-vllm", "qwen-sd-vllm")
+
+
+@pytest.fixture
+def bucket(endpoint, clients):
+    """A bucket at an endpoint without values: those of another run in the same minute would be of the same series."""
+    endpoint.reset()
+    name, where = f"results-{uuid.uuid4().hex[:10]}", {"LocationConstraint": endpoint.region}
+    clients[endpoint.url].create_bucket(Bucket=name, CreateBucketConfiguration=where)
+    return name
 
 
 @pytest.fixture
@@ -213,6 +223,28 @@ def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_late
     proxy.use()
     assert publish(world, folder, "--experiment", "post") == 0
     assert values(endpoint, "requests", "failing", "2") == [2, 2]
+
+
+def test_a_run_settles_at_its_end_what_was_not_answered_between_its_rounds(world, pair, tmp_path, endpoint, proxy):
+    proxy.use(Rule(fault=LoseAnswer(), operation="PutMetricData", times=1))
+
+    code = run(world, pair, tmp_path / "a", "settling", "--publish", ENV, "--experiment", "post")
+
+    assert (code, proxy.fired, values(endpoint, "requests", "settling", "2")) == (0, (1,), [2, 2])
+    assert values(endpoint, "requests", "all", "2") == [2, 2]
+
+
+def test_a_run_leaves_no_figure_of_rounds_that_wait(world, pair, tmp_path, endpoint):
+    run(world, pair, tmp_path / "a", "waiting", "--publish", ENV, "--experiment", "post")
+
+    now = time.time()
+    waiting = endpoint.client("cloudwatch").get_metric_statistics(
+        Namespace=f"Tandem/{ENV}", MetricName="unpublished_rounds", Period=60, Statistics=["Maximum"],
+        StartTime=now - 300, EndTime=now + 300,
+        Dimensions=[{"Name": "Experiment", "Value": "post"}, {"Name": "Variant", "Value": ARMS[0]},
+                    {"Name": "PromptClass", "Value": "all"}, {"Name": "Concurrency", "Value": "all"}],
+    )["Datapoints"]  # fmt: skip
+    assert {point["Maximum"] for point in waiting} == {0.0}
 
 
 @pytest.mark.parametrize(
