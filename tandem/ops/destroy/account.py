@@ -1,0 +1,77 @@
+"""One account and region as a teardown asks them: a client of each service, made once, and pages put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from botocore import xform_name
+
+from tandem.ops.account import client
+from tandem.ops.fault import RAISED, ask, fault_of
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+
+@dataclass(slots=True, kw_only=True)
+class Account:
+    """What is asked of AWS about one environment.
+
+    Args:
+        environment: whose account and region.
+        make: of a boto3 client, by environment and service.
+    """
+
+    environment: Environment
+    make: Callable[[Environment, str], Any] = client
+    _made: dict[str, Any] = field(default_factory=dict, init=False)
+
+    @property
+    def name(self) -> str:
+        """Return the environment's name."""
+        return self.environment.name
+
+    @property
+    def cluster(self) -> str:
+        """Return the EKS cluster's name."""
+        return names.cluster(self.environment)
+
+    def client(self, service: str) -> Any:
+        """Return the one client of a service.
+
+        Raises:
+            OpsError: the settings of this machine cannot be used.
+        """
+        if service not in self._made:
+            self._made[service] = self.make(self.environment, service)
+        return self._made[service]
+
+    def ask(self, service: str, operation: str, where: str, **parameters: Any) -> dict[str, Any]:
+        """Call one operation.
+
+        Raises:
+            OpsError: it failed.
+        """
+        return ask(self.client(service), operation, where, **parameters)
+
+    def pages(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
+        """Yield what stands under `key` of every page.
+
+        Raises:
+            OpsError: a page failed.
+        """
+        asked, method = self.client(service), xform_name(operation)
+        if not asked.can_paginate(method):
+            yield from self.ask(service, operation, where, **parameters).get(key) or []
+            return
+        try:
+            for page in asked.get_paginator(method).paginate(**parameters):
+                yield from page.get(key) or []
+        except RAISED as error:
+            raise fault_of(error, service=service, operation=operation, where=where) from error
+
+
+def tags_of(rows: list[dict[str, str]] | None) -> dict[str, str]:
+    """Return tags as a mapping; services spell their keys differently."""
+    return {str(row.get("Key", row.get("TagKey"))): str(row.get("Value", row.get("TagValue"))) for row in rows or []}

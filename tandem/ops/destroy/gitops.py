@@ -1,0 +1,55 @@
+"""What a GitOps controller applied, by the names that `tandem render` gave it: it must go first, and who removes it.
+
+Nobody outside the VPC can see whether it is gone, so the operator says so.
+"""
+
+from __future__ import annotations
+
+from tandem.ops.destroy.account import Account
+from tandem.ops.fault import RefusedError
+from tandem.spec.environment import Environment, GitopsDelivery
+
+SAID = "--gitops-removed"
+DRIVER = "neuron-helm-chart"  # the release as charts/driver.py names it
+
+
+def objects(environment: Environment) -> tuple[str, ...]:
+    """Return what the tool must remove, as `kind/name`; nothing where the CDK delivers.
+
+    The order is that in which they may go: what runs, then what syncs it, then the driver that pods gave devices back
+    to, then what all of them belong to.
+    """
+    delivery, name = environment.delivery, environment.name
+    if not isinstance(delivery, GitopsDelivery):
+        return ()
+    if delivery.tool == "argocd":
+        applications = [f"Application/{name}-{experiment}" for experiment in environment.experiments]
+        return (
+            *applications, f"ApplicationSet/{name}", f"Application/{name}-neuron-dra", f"Application/{name}-gitops",
+            f"AppProject/{name}", f"AppProject/{name}-platform",
+        )  # fmt: skip
+    kustomizations = [f"Kustomization/{experiment}-*" for experiment in environment.experiments]
+    return (
+        *kustomizations, f"HelmRelease/{DRIVER}", f"OCIRepository/{DRIVER}", f"Kustomization/{name}-gitops",
+        f"GitRepository/{name}",
+    )  # fmt: skip
+
+
+def require_removed(account: Account, *, said: bool) -> None:
+    """Make sure that the operator has said that the tool's objects are gone.
+
+    Raises:
+        RefusedError: with gitops, and not said.
+    """
+    environment = account.environment
+    found = objects(environment)
+    if said or not isinstance(environment.delivery, GitopsDelivery) or not found:
+        return
+    tool = {"argocd": "Argo CD", "flux": "Flux"}[environment.delivery.tool]
+    namespaces = ", ".join(f"tandem-{experiment}" for experiment in environment.experiments)
+    raise RefusedError(
+        f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver. It holds "
+        f"in namespace {environment.delivery.namespace}: {', '.join(found)}", where=account.cluster,
+        change=f"kubectl delete -k manifests/{account.name}/gitops, wait until the namespaces {namespaces} are gone "
+        f"(kubectl get namespaces), then run this again with {SAID}",
+    )  # fmt: skip

@@ -1,0 +1,322 @@
+"""What is left of an environment in an account: found by tag and by name, kind by kind.
+
+Invariant: it only reads. What stays on purpose is told apart from an orphan, each orphan has the command that removes
+it, and a kind that could not be searched is named: silence is never taken for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.ops import leftovers_ec2
+from tandem.ops.destroy.account import Account, tags_of
+from tandem.ops.destroy.stacks import STAYS, stacks
+from tandem.ops.fault import OpsError, code_of
+from tandem.ops.left import Left
+from tandem.ops.log_groups import KEPT_LOGS, log_groups
+from tandem.ops.owned import Owned
+from tandem.spec import names
+
+Search = Callable[[Account, Owned], Iterator[Left]]
+MOST_AT_ONCE = 20  # load balancers of one DescribeTags
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsearched:
+    """A kind that could not be searched, and why."""
+
+    kind: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Leftovers:
+    """What is left.
+
+    Args:
+        kept: on purpose.
+        orphans: what nobody owns any more.
+        unsearched: kinds of which nothing is known.
+    """
+
+    kept: tuple[Left, ...]
+    orphans: tuple[Left, ...]
+    unsearched: tuple[Unsearched, ...]
+
+
+def leftovers(account: Account, declared: Sequence[str] = ()) -> Leftovers:
+    """Search every kind.
+
+    Args:
+        account: of the environment.
+        declared: names of other environments, whose resources are not taken for this one's.
+
+    Raises:
+        OpsError: CloudFormation does not list the stacks, by which neighbours are told apart.
+    """
+    owned = Owned.of(account, declared)
+    found: dict[tuple[str, str], Left] = {}
+    unsearched = []
+    for kind, search in SEARCHES.items():
+        try:
+            for one in search(account, owned):
+                found.setdefault((one.kind, one.name), one)
+        except OpsError as error:
+            unsearched.append(Unsearched(kind=kind, why=str(error)))
+    listed = sorted(found.values(), key=lambda one: (one.kind, one.name))
+    return Leftovers(
+        kept=tuple(one for one in listed if one.kept), orphans=tuple(one for one in listed if not one.kept),
+        unsearched=tuple(unsearched),
+    )  # fmt: skip
+
+
+def _stacks(account: Account, _owned: Owned) -> Iterator[Left]:
+    for kind, one in stacks(account).items():
+        remove = f"aws cloudformation delete-stack --stack-name {one.name}"
+        if kind == STAYS and one.ours:
+            yield Left(kind="stack", name=one.name, note="the record of the buckets; costs nothing", kept=True)
+        elif one.ours:
+            yield Left(kind="stack", name=one.name, note=one.status, remove=remove)
+
+
+def _buckets(account: Account, _owned: Owned) -> Iterator[Left]:
+    environment = account.environment
+    notes = {names.bucket(environment): "models, artifacts and results"}
+    if environment.artifacts.existing_bucket is None:
+        notes[names.log_bucket(environment)] = "access logs of the bucket"
+    for bucket, note in notes.items():
+        try:
+            account.ask("s3", "HeadBucket", f"s3://{bucket}", Bucket=bucket)
+        except OpsError as error:
+            if code_of(error.__cause__) not in {"404", "NoSuchBucket"}:
+                raise
+        else:
+            yield Left(kind="bucket", name=bucket, note=note, kept=True)
+
+
+def _log_groups(account: Account, owned: Owned) -> Iterator[Left]:
+    for group in log_groups(account, owned):
+        remove = f"aws logs delete-log-group --log-group-name {group.name}"
+        yield Left(
+            kind="log group", name=group.name, note=KEPT_LOGS if group.kept else f"{group.size} bytes",
+            remove=remove, kept=group.kept,
+        )  # fmt: skip
+
+
+def _clusters(account: Account, _owned: Owned) -> Iterator[Left]:
+    try:
+        account.ask("eks", "DescribeCluster", account.cluster, name=account.cluster)
+    except OpsError as error:
+        if code_of(error.__cause__) in {"ResourceNotFoundException", "NotFoundException"}:
+            return
+        raise
+    where = f"Pod Identity associations of {account.cluster}"
+    for row in account.pages("eks", "ListPodIdentityAssociations", "associations", where, clusterName=account.cluster):
+        identity = row["associationId"]
+        yield Left(
+            kind="Pod Identity association", name=identity, note=f"{row['namespace']}/{row['serviceAccount']}",
+            remove=f"aws eks delete-pod-identity-association --cluster-name {account.cluster} "
+            f"--association-id {identity}",
+        )  # fmt: skip
+    for group in account.pages("eks", "ListNodegroups", "nodegroups", account.cluster, clusterName=account.cluster):
+        remove = f"aws eks delete-nodegroup --cluster-name {account.cluster} --nodegroup-name {group}"
+        yield Left(kind="node group", name=group, remove=remove)
+    yield Left(kind="cluster", name=account.cluster, remove=f"aws eks delete-cluster --name {account.cluster}")
+
+
+def _load_balancers(account: Account, owned: Owned) -> Iterator[Left]:
+    for what, operation, key, kind, command in (
+        ("LoadBalancers", "DescribeLoadBalancers", "LoadBalancerArn", "load balancer",
+         "aws elbv2 delete-load-balancer --load-balancer-arn"),
+        ("TargetGroups", "DescribeTargetGroups", "TargetGroupArn", "target group",
+         "aws elbv2 delete-target-group --target-group-arn"),
+    ):  # fmt: skip
+        arns = [row[key] for row in account.pages("elbv2", operation, what, "load balancers")]
+        for chunk in _chunks(arns):
+            said = account.ask("elbv2", "DescribeTags", "load balancers", ResourceArns=chunk)
+            for row in said["TagDescriptions"]:
+                if owned.tagged(tags_of(row["Tags"])):
+                    yield Left(kind=kind, name=row["ResourceArn"], remove=f"{command} {row['ResourceArn']}")
+
+
+def _classic_load_balancers(account: Account, owned: Owned) -> Iterator[Left]:
+    rows = account.pages("elb", "DescribeLoadBalancers", "LoadBalancerDescriptions", "load balancers")
+    for chunk in _chunks([row["LoadBalancerName"] for row in rows]):
+        said = account.ask("elb", "DescribeTags", "load balancers", LoadBalancerNames=chunk)
+        for row in said["TagDescriptions"]:
+            if owned.tagged(tags_of(row["Tags"])):
+                name = row["LoadBalancerName"]
+                remove = f"aws elb delete-load-balancer --load-balancer-name {name}"
+                yield Left(kind="load balancer", name=name, remove=remove)
+
+
+def _chunks(items: list[str]) -> Iterator[list[str]]:
+    for start in range(0, len(items), MOST_AT_ONCE):
+        yield items[start : start + MOST_AT_ONCE]
+
+
+def _schedules(account: Account, owned: Owned) -> Iterator[Left]:
+    for group in account.pages("scheduler", "ListScheduleGroups", "ScheduleGroups", "schedule groups"):
+        name = group["Name"]
+        if not owned.named(name):
+            continue
+        for row in account.pages("scheduler", "ListSchedules", "Schedules", name, GroupName=name):
+            remove = f"aws scheduler delete-schedule --group-name {name} --name {row['Name']}"
+            yield Left(kind="schedule", name=f"{name}/{row['Name']}", remove=remove)
+        yield Left(kind="schedule group", name=name, remove=f"aws scheduler delete-schedule-group --name {name}")
+    for row in account.pages("scheduler", "ListSchedules", "Schedules", "schedules", GroupName="default"):
+        if owned.named(row["Name"]) or owned.generated(row["Name"]):
+            remove = f"aws scheduler delete-schedule --name {row['Name']}"
+            yield Left(kind="schedule", name=row["Name"], remove=remove)
+
+
+def _rules(account: Account, owned: Owned) -> Iterator[Left]:
+    for row in account.pages("events", "ListRules", "Rules", "EventBridge rules"):
+        if owned.named(row["Name"]) or owned.generated(row["Name"]):
+            yield Left(
+                kind="EventBridge rule", name=row["Name"],
+                remove=f"remove its targets (aws events list-targets-by-rule --rule {row['Name']}), then aws events "
+                f"delete-rule --name {row['Name']}",
+            )  # fmt: skip
+
+
+def _roles(account: Account, owned: Owned) -> Iterator[Left]:
+    """Yield roles whose name begins like ours and whose tags do not say otherwise: IAM lists roles without tags."""
+    for row in account.pages("iam", "ListRoles", "Roles", "IAM roles"):
+        name = str(row["RoleName"])
+        if not name.startswith((f"{owned.name}-", f"tandem-{owned.name}")):
+            continue
+        try:
+            tags = tags_of(list(account.pages("iam", "ListRoleTags", "Tags", name, RoleName=name)))
+        except OpsError as error:
+            if code_of(error.__cause__) == "NoSuchEntity":  # gone since it was listed
+                continue
+            raise
+        if owned.tagged(tags) or (not owned.strange(tags) and (owned.named(name) or owned.generated(name))):
+            yield Left(
+                kind="role", name=name,
+                remove=f"take its policies away (aws iam list-attached-role-policies and list-role-policies "
+                f"--role-name {name}), then aws iam delete-role --role-name {name}",
+            )  # fmt: skip
+
+
+def _policies(account: Account, owned: Owned) -> Iterator[Left]:
+    for row in account.pages("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
+        if owned.named(row["PolicyName"]) or owned.generated(row["PolicyName"]):
+            yield Left(kind="policy", name=row["Arn"], remove=f"aws iam delete-policy --policy-arn {row['Arn']}")
+
+
+def _repositories(account: Account, owned: Owned) -> Iterator[Left]:
+    for row in account.pages("ecr", "DescribeRepositories", "repositories", "ECR repositories"):
+        name = row["repositoryName"]
+        if owned.named(name):
+            yield Left(
+                kind="ECR repository", name=name, remove=f"aws ecr delete-repository --force --repository-name {name}"
+            )
+
+
+def _keys(account: Account, owned: Owned) -> Iterator[Left]:
+    for row in account.pages("kms", "ListKeys", "Keys", "KMS keys"):
+        identity = str(row["KeyId"])
+        about = account.ask("kms", "DescribeKey", identity, KeyId=identity)["KeyMetadata"]
+        if about.get("KeyManager") == "AWS":
+            continue
+        tags = tags_of(list(account.pages("kms", "ListResourceTags", "Tags", identity, KeyId=identity)))
+        described = any(owned.named(word) for word in str(about.get("Description", "")).split())
+        if not (owned.tagged(tags) or (described and not owned.strange(tags))):
+            continue
+        if about["KeyState"] == "PendingDeletion":
+            note = (
+                f"{about.get('Description', '')}: KMS deletes it on {about['DeletionDate']:%Y-%m-%d}, until then free"
+            )
+            yield Left(kind="KMS key", name=identity, note=note, kept=True)
+        else:
+            remove = f"aws kms schedule-key-deletion --key-id {identity}"
+            yield Left(kind="KMS key", name=identity, note=str(about.get("Description", "")), remove=remove)
+
+
+def _dashboards(account: Account, owned: Owned) -> Iterator[Left]:
+    prefix = f"tandem-{owned.name}"
+    for row in account.pages(
+        "cloudwatch", "ListDashboards", "DashboardEntries", "dashboards", DashboardNamePrefix=prefix
+    ):
+        name = row["DashboardName"]
+        if owned.named(name):
+            remove = f"aws cloudwatch delete-dashboards --dashboard-names {name}"
+            yield Left(kind="dashboard", name=name, remove=remove)
+
+
+def _alarms(account: Account, owned: Owned) -> Iterator[Left]:
+    """Yield alarms that begin with the environment's name and speak of it; the name alone may be anybody's."""
+    for kind, key in (("MetricAlarm", "MetricAlarms"), ("CompositeAlarm", "CompositeAlarms")):
+        rows = account.pages(
+            "cloudwatch", "DescribeAlarms", key, "alarms", AlarmNamePrefix=f"{owned.name}-", AlarmTypes=[kind]
+        )
+        for row in rows:
+            name = row["AlarmName"]
+            if any(name.startswith(f"{other}-") for other in owned.others) or not owned.speaks(_texts(row)):
+                continue
+            remove = f"aws cloudwatch delete-alarms --alarm-names {name}"
+            yield Left(kind="alarm", name=name, remove=remove)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _texts(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts(one)
+
+
+def _topics(account: Account, owned: Owned) -> Iterator[Left]:
+    for row in account.pages("sns", "ListTopics", "Topics", "SNS topics"):
+        name = str(row["TopicArn"]).rpartition(":")[2]
+        if owned.named(name) or owned.generated(name):
+            yield Left(kind="SNS topic", name=name, remove=f"aws sns delete-topic --topic-arn {row['TopicArn']}")
+
+
+def _queues(account: Account, owned: Owned) -> Iterator[Left]:
+    for prefix in (f"tandem-{owned.name}", f"{owned.name}-"):
+        for url in account.pages("sqs", "ListQueues", "QueueUrls", "SQS queues", QueueNamePrefix=prefix):
+            name = str(url).rpartition("/")[2]
+            if owned.named(name) or owned.generated(name):
+                yield Left(kind="SQS queue", name=name, remove=f"aws sqs delete-queue --queue-url {url}")
+
+
+def _functions(account: Account, owned: Owned) -> Iterator[Left]:
+    for row in account.pages("lambda", "ListFunctions", "Functions", "Lambda functions"):
+        name = row["FunctionName"]
+        if owned.named(name) or owned.generated(name):
+            remove = f"aws lambda delete-function --function-name {name}"
+            yield Left(kind="Lambda function", name=name, remove=remove)
+
+
+def _projects(account: Account, owned: Owned) -> Iterator[Left]:
+    for name in account.pages("codebuild", "ListProjects", "projects", "CodeBuild projects"):
+        if owned.named(name):
+            yield Left(kind="CodeBuild project", name=name, remove=f"aws codebuild delete-project --name {name}")
+
+
+def _budgets(account: Account, owned: Owned) -> Iterator[Left]:
+    number = account.environment.account
+    for row in account.pages("budgets", "DescribeBudgets", "Budgets", "budgets", AccountId=number):
+        name = row["BudgetName"]
+        if owned.named(name):
+            remove = f"aws budgets delete-budget --account-id {number} --budget-name {name}"
+            yield Left(kind="budget", name=name, remove=remove)
+
+
+SEARCHES: dict[str, Search] = {
+    "stacks": _stacks, "buckets": _buckets, "log groups": _log_groups, "clusters": _clusters,
+    **leftovers_ec2.SEARCHES,
+    "load balancers": _load_balancers, "classic load balancers": _classic_load_balancers, "schedules": _schedules,
+    "EventBridge rules": _rules, "roles": _roles, "policies": _policies, "ECR repositories": _repositories,
+    "KMS keys": _keys, "dashboards": _dashboards, "alarms": _alarms, "SNS topics": _topics, "SQS queues": _queues,
+    "Lambda functions": _functions, "CodeBuild projects": _projects, "budgets": _budgets,
+}  # fmt: skip
+"""Every kind that is searched, by its name in a report."""
