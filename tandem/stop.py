@@ -726,11 +726,16 @@ def _next_state(seen: Seen, ours: tuple[Instance, ...], terminate: tuple[str, ..
 
 def _undone(seen: Seen, guarded: Guarded, since: datetime, *, needs_size: bool) -> Iterator[str]:
     """Say what of a stop did not come about, or cannot be seen to have."""
-    late = [one.id for one in _ours(seen)
-            if max(since, one.launched) + OVERDUE_GRACES * guarded.grace <= seen.now]  # fmt: skip
+    overdue = OVERDUE_GRACES * guarded.grace
+    late = [one.id for one in _ours(seen) if max(since, one.launched) + overdue <= seen.now]
     if late:
         yield (f"{', '.join(late)}: alive {OVERDUE_GRACES * guarded.grace_minutes:g} minutes after the stop; terminate "
                "by hand in the EC2 console, and look at the node group's health in EKS")  # fmt: skip
+    after = [one.id for one in _ours(seen) if since + overdue <= one.launched]
+    if after or (needs_size and seen.desired and since + overdue <= seen.now):
+        yield (f"raised again behind the stop of {_plain(since)}, or EKS does not take 0: desired {seen.desired}, "
+               f"launched since: {', '.join(after) or 'none'}; find out who raises: CloudTrail, "
+               "UpdateNodegroupConfig")  # fmt: skip
     for source in ("instances", "node group"):
         if source in seen.unknown:
             yield f"{source} unknown while a stop is due: {seen.unknown[source]}"
@@ -825,11 +830,13 @@ class _Pass:
 
     def stop(self) -> None:
         """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
-        lost = "fence" in self.seen.unknown
+        lost, before = "fence" in self.seen.unknown, self.seen.fenced
+        insists = self.due.scale_down
         if not lost:
             self._fence()
         self.failed.extend(self.due.failed)
-        if self.due.scale_down:
+        # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
+        if self.due.scale_down or ((insists or not before) and _may_scale(self.seen)):
             self._scale_down()
         if self.due.terminate:
             self._terminate()
@@ -1017,7 +1024,8 @@ def stop(  # noqa: PLR0913 - each is a field of the fence
     for _ in range(TRIES):
         seen = look(clients, guarded, now)
         demanded = due(seen if seen.fenced else replace(seen, fence=wanted), guarded)
-        report = act(clients, guarded, seen, replace(demanded, why=(why,)), who=who, run=run)
+        demanded = replace(demanded, why=(why,), scale_down=_may_scale(seen))
+        report = act(clients, guarded, seen, demanded, who=who, run=run)
         lifted = report.seen.fence is not None and not report.seen.fence.closed and "fence" not in seen.unknown
         if not lifted:  # nobody lifted, while this stop was at work, the older fence that it went by
             break

@@ -1,0 +1,56 @@
+"""A new account in memory for each test, and what operators and the reaper do to it."""
+
+from __future__ import annotations
+
+import pytest
+from guard_world import GUARDED, World
+
+from tandem.start import raise_fleet
+from tandem.stop import Guarded, clear, reap, stop
+
+LABEL = {"raise.tandem/fast": "first"}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def start(world):
+    """Start a run as an operator does; keywords change what is asked."""
+
+    def act(run="r1", guarded: Guarded = GUARDED, **more):
+        asked = {"hours": 2.0, "experiment": "first", "nodes": 1, "label": LABEL, "who": "anna", "beats": False, **more}
+        return raise_fleet(world.clients, guarded, run=run, now=world.now, **asked)
+
+    return act
+
+
+@pytest.fixture
+def halt(world):
+    """Stop as an operator does."""
+
+    def act(why="enough", guarded: Guarded = GUARDED, **more):
+        return stop(world.clients, guarded, **{"who": "anna", "why": why, "run": None, "now": world.now, **more})
+
+    return act
+
+
+@pytest.fixture
+def lift(world):
+    return lambda who="anna": clear(world.clients, GUARDED, who=who, now=world.now)
+
+
+@pytest.fixture
+def passes(world):
+    """Let time pass with a pass of the reaper every five minutes; the report of the last one."""
+
+    def act(minutes, guarded: Guarded = GUARDED):
+        report = reap(world.clients, guarded, world.now)
+        for _ in range(int(minutes // 5)):
+            world.advance(5)
+            report = reap(world.clients, guarded, world.now)
+        return report
+
+    return act

@@ -1,0 +1,355 @@
+# ruff: noqa: N803 - arguments have the names of boto3
+"""An account in memory, in virtual time: what tandem.stop and tandem.start call of S3, EKS, EC2, Scheduler and SNS.
+
+It knows no more than they ask for, and refuses what AWS refuses of it: conditions on objects, sizes out of order, a
+second schedule of one name. What AWS is believed to do and nobody recorded is said beside it. The same facts are held
+against the local AWS endpoint in test_guard_endpoint.py; here they cost microseconds.
+Invariant: nothing but `advance` moves the clock, and every call goes through `_call`, where faults and others come in.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+
+from botocore.exceptions import ClientError, EndpointConnectionError
+
+from tandem.stop import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG, Clients, Guarded
+
+START = datetime(2026, 11, 21, 8, tzinfo=UTC)
+GUARDED = Guarded(
+    environment="home", account="111122223333", region="us-east-2", cluster="tandem-home", node_group="home-trn2",
+    bucket="tandem-home-111122223333", topic_arn="arn:aws:sns:us-east-2:111122223333:people", namespace="Tandem/home",
+    max_hours=8, idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand", schedule_group="tandem-home",
+    scheduler_role_arn="arn:aws:iam::111122223333:role/stop", dead_letter_arn="arn:aws:sqs:us-east-2:111122223333:dead",
+)  # fmt: skip
+ALIVE = ("pending", "running", "shutting-down")
+
+
+class Crash(BaseException):
+    """The process of whoever called is gone."""
+
+
+def refused(code: str, operation: str, message: str = "as told") -> ClientError:
+    """What boto3 raises where AWS refuses."""
+    return ClientError({"Error": {"Code": code, "Message": message}}, operation)
+
+
+@dataclass
+class Machine:
+    """One instance; `due` is when its state changes by itself."""
+
+    id: str
+    launched: datetime
+    tags: dict[str, str]
+    state: str = "pending"
+    due: datetime | None = None
+
+
+@dataclass(kw_only=True)
+class World:
+    """One account with one node group.
+
+    Args:
+        now: the time.
+        start_s, stop_s: how long an instance is pending, and shutting down.
+        ignores: EKS answers well and changes no size.
+        keeps: sizes are taken, and the group ends no instance; by id it goes.
+        immortal: nothing ends an instance.
+        no_capacity: no instance starts.
+        fires: whether Scheduler does its work.
+        down: services or operations (`s3`, `eks.update_nodegroup_config`) that cannot be reached.
+        refuses: operation -> the codes of its next answers; an empty one is a good answer.
+        odds: operation or `*` -> how likely a call of it is throttled, by `chance`.
+        loses: how likely a call that was done is not answered, by `chance`.
+        dies_after: the process of the caller ends after so many calls, the last one done; None: it does not.
+        between: is called before each call, and may act on the world in the meantime.
+    """
+
+    now: datetime = START
+    start_s: float = 120
+    stop_s: float = 120
+    ignores: bool = False
+    keeps: bool = False
+    immortal: bool = False
+    no_capacity: bool = False
+    fires: bool = True
+    down: set[str] = field(default_factory=set)
+    refuses: dict[str, list[str]] = field(default_factory=dict)
+    odds: dict[str, float] = field(default_factory=dict)
+    loses: float = 0
+    chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - no secret
+    dies_after: int | None = None
+    between: Callable[[str], None] | None = None
+    objects: dict[str, tuple[bytes, str, datetime]] = field(default_factory=dict)
+    group: dict[str, Any] | None = field(default_factory=lambda: {
+        "status": "ACTIVE", "tags": {OWNER_TAG: "home"}, "labels": {"workload": "neuron-inference"},
+        "scalingConfig": {"minSize": 0, "maxSize": 2, "desiredSize": 0},
+    })  # fmt: skip
+    machines: list[Machine] = field(default_factory=list)
+    schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    told: list[dict[str, str]] = field(default_factory=list)
+    metrics: list[dict[str, float]] = field(default_factory=list)
+    calls: Counter[str] = field(default_factory=Counter)
+    fired: list[str] = field(default_factory=list)
+    _number: Any = field(default_factory=lambda: itertools.count(1))
+
+    # the clients
+
+    @property
+    def clients(self) -> Clients:
+        """What stands in for boto3's clients."""
+        return Clients(
+            s3=SimpleNamespace(get_object=self._get, put_object=self._put),
+            eks=SimpleNamespace(describe_nodegroup=self._describe, update_nodegroup_config=self._update),
+            ec2=SimpleNamespace(describe_instances=self._list, terminate_instances=self._terminate),
+            sns=SimpleNamespace(publish=self._publish),
+            cloudwatch=SimpleNamespace(put_metric_data=self._measure),
+            scheduler=SimpleNamespace(
+                create_schedule=self._create, get_schedule=self._schedule, list_schedules=self._schedules,
+                delete_schedule=self._delete,
+            ),
+        )  # fmt: skip
+
+    def _call(self, operation: str, effect: Callable[[], Any]) -> Any:
+        if self.between:
+            self.between(operation)
+        self.calls[operation] += 1
+        if self.dies_after is not None and self.dies_after <= 0:
+            raise Crash
+        service = operation.partition(".")[0]
+        if self.down & {service, operation}:
+            raise EndpointConnectionError(endpoint_url=f"https://{service}.example.com")
+        waiting = self.refuses.get(operation)
+        code = waiting.pop(0) if waiting else ""
+        odds = self.odds.get(operation, self.odds.get("*", 0))
+        if code or (odds and self.chance.random() < odds):
+            raise refused(code or "ThrottlingException", operation)
+        answer = effect()
+        if self.loses and self.chance.random() < self.loses:
+            raise EndpointConnectionError(endpoint_url=f"https://{service}.example.com")
+        if self.dies_after is not None:
+            self.dies_after -= 1
+            if self.dies_after <= 0:
+                raise Crash
+        return answer
+
+    # S3
+
+    def _get(self, *, Bucket: str, Key: str) -> Any:
+        def effect() -> Any:
+            assert Bucket == GUARDED.bucket
+            if Key not in self.objects:
+                raise refused("NoSuchKey", "GetObject")
+            body, etag, modified = self.objects[Key]
+            return {"Body": io.BytesIO(body), "ETag": etag, "LastModified": modified}
+
+        return self._call("s3.get_object", effect)
+
+    def _put(self, *, Bucket: str, Key: str, Body: bytes, ContentType: str, **condition: str) -> Any:
+        def effect() -> Any:
+            assert (Bucket, ContentType, len(condition)) == (GUARDED.bucket, "application/json", 1)
+            found = self.objects.get(Key)
+            if "IfMatch" in condition and found is None:
+                raise refused("NoSuchKey", "PutObject")
+            if found and found[1] != condition.get("IfMatch"):
+                raise refused("PreconditionFailed", "PutObject")
+            return {"ETag": self.put(Key, Body)}
+
+        return self._call("s3.put_object", effect)
+
+    def put(self, key: str, body: bytes | dict[str, Any]) -> str:
+        """Write an object as anybody may, without a condition; its ETag."""
+        etag = f'"{next(self._number)}"'
+        self.objects[key] = (body if isinstance(body, bytes) else json.dumps(body).encode(), etag, self.now)
+        return etag
+
+    def read(self, key: str) -> Any:
+        """What an object says, None where there is none."""
+        return json.loads(self.objects[key][0]) if key in self.objects else None
+
+    # EKS
+
+    def _mine(self, cluster: str, name: str, operation: str) -> dict[str, Any]:
+        if self.group is None or (cluster, name) != (GUARDED.cluster, GUARDED.node_group):
+            raise refused("ResourceNotFoundException", operation)
+        return self.group
+
+    def _describe(self, *, clusterName: str, nodegroupName: str) -> Any:
+        def effect() -> Any:
+            return {"nodegroup": json.loads(json.dumps(self._mine(clusterName, nodegroupName, "DescribeNodegroup")))}
+
+        return self._call("eks.describe_nodegroup", effect)
+
+    def _update(
+        self, *, clusterName: str, nodegroupName: str, scalingConfig: dict[str, int], labels: Any = None
+    ) -> Any:
+        def effect() -> Any:
+            group = self._mine(clusterName, nodegroupName, "UpdateNodegroupConfig")
+            self.size(scalingConfig)
+            for name in (labels or {}).get("removeLabels", []):
+                group["labels"].pop(name, None)
+            group["labels"].update((labels or {}).get("addOrUpdateLabels", {}))
+            return {"update": {"status": "InProgress"}}
+
+        return self._call("eks.update_nodegroup_config", effect)
+
+    def size(self, wanted: dict[str, int]) -> None:
+        """Set sizes as EKS does, whoever asks: a person, a deploy, a schedule."""
+        assert self.group is not None
+        new = {**self.group["scalingConfig"], **wanted}
+        if not new["minSize"] <= new["desiredSize"] <= new["maxSize"]:
+            raise refused("InvalidParameterException", "UpdateNodegroupConfig")
+        if not self.ignores:
+            self.group["scalingConfig"] = new
+            self._reconcile()
+
+    # EC2
+
+    def _reconcile(self) -> None:
+        """What an Auto Scaling group does: start what is missing, end what is too much."""
+        if self.group is None:
+            return
+        desired = self.group["scalingConfig"]["desiredSize"]
+        up = [one for one in self.machines if one.state in {"pending", "running"}]
+        for one in [] if self.keeps else up[desired:]:
+            self._end(one)
+        for _ in range(0 if self.no_capacity else desired - len(up)):
+            tags = {CLUSTER_TAG: GUARDED.cluster, NODE_GROUP_TAG: GUARDED.node_group}
+            owner = self.group["tags"].get(OWNER_TAG)  # Fleet's launch template has the same tag
+            self.machines.append(Machine(
+                f"i-{next(self._number):017x}", self.now, {**tags, **({OWNER_TAG: owner} if owner else {})},
+                due=self.now + timedelta(seconds=self.start_s),
+            ))  # fmt: skip
+
+    def _end(self, machine: Machine) -> None:
+        if not self.immortal and machine.state in {"pending", "running"}:
+            machine.state, machine.due = "shutting-down", self.now + timedelta(seconds=self.stop_s)
+
+    def _list(self, *, Filters: list[dict[str, Any]], NextToken: str = "0") -> Any:
+        def effect() -> Any:
+            assert {one["Name"] for one in Filters} == {f"tag:{CLUSTER_TAG}", f"tag:{NODE_GROUP_TAG}"}
+            wanted = {one["Name"].removeprefix("tag:"): one["Values"][0] for one in Filters}
+            found = [one for one in self.machines if wanted.items() <= one.tags.items()]
+            start, page = int(NextToken), 1  # one a page: nobody may read the first page only
+            return {
+                "Reservations": [{"Instances": [{
+                    "InstanceId": one.id, "LaunchTime": one.launched, "State": {"Name": one.state},
+                    "Tags": [{"Key": key, "Value": value} for key, value in one.tags.items()],
+                }]} for one in found[start:start + page]],
+                **({"NextToken": str(start + page)} if len(found) > start + page else {}),
+            }  # fmt: skip
+
+        return self._call("ec2.describe_instances", effect)
+
+    def _terminate(self, *, InstanceIds: list[str]) -> Any:
+        def effect() -> Any:
+            for one in self.machines:
+                if one.id in InstanceIds:
+                    self._end(one)
+            return {}
+
+        return self._call("ec2.terminate_instances", effect)
+
+    @property
+    def alive(self) -> list[Machine]:
+        """What EC2 lists and is not terminated."""
+        return [one for one in self.machines if one.state in ALIVE]
+
+    # Scheduler
+
+    def _create(self, **said: Any) -> Any:
+        def effect() -> Any:
+            if said["Name"] in self.schedules:
+                raise refused("ConflictException", "CreateSchedule")
+            self.schedules[said["Name"]] = said
+            return {"ScheduleArn": f"arn:{said['Name']}"}
+
+        return self._call("scheduler.create_schedule", effect)
+
+    def _schedule(self, *, GroupName: str, Name: str) -> Any:
+        def effect() -> Any:
+            if Name not in self.schedules or self.schedules[Name]["GroupName"] != GroupName:
+                raise refused("ResourceNotFoundException", "GetSchedule")
+            return {**self.schedules[Name], "Arn": f"arn:{Name}"}
+
+        return self._call("scheduler.get_schedule", effect)
+
+    def _schedules(self, *, GroupName: str, NextToken: str = "0") -> Any:
+        def effect() -> Any:
+            found = sorted(name for name, one in self.schedules.items() if one["GroupName"] == GroupName)
+            start = int(NextToken)
+            more = {"NextToken": str(start + 1)} if len(found) > start + 1 else {}
+            return {"Schedules": [{"Name": name} for name in found[start : start + 1]], **more}
+
+        return self._call("scheduler.list_schedules", effect)
+
+    def _delete(self, *, GroupName: str, Name: str) -> Any:
+        def effect() -> Any:
+            assert self.schedules[Name]["GroupName"] == GroupName
+            del self.schedules[Name]
+            return {}
+
+        return self._call("scheduler.delete_schedule", effect)
+
+    def _fire(self) -> None:
+        for name, one in list(self.schedules.items()):
+            at = datetime.fromisoformat(one["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
+            if at <= self.now and self.fires:
+                said = json.loads(one["Target"]["Input"])
+                del self.schedules[name]  # ActionAfterCompletion
+                if self.group is None or {"eks", "eks.update_nodegroup_config"} & self.down:
+                    continue  # it would be tried again for an hour, and then stand in the dead-letter queue
+                sizes = {key[0].lower() + key[1:]: value for key, value in said["ScalingConfig"].items()}
+                self.size(sizes)
+                self.fired.append(name)
+
+    # people
+
+    def _publish(self, *, TopicArn: str, Subject: str, Message: str) -> Any:
+        def effect() -> Any:
+            assert TopicArn == GUARDED.topic_arn
+            assert len(Subject) < 100
+            assert "\n" not in Subject
+            self.told.append({"subject": Subject, "text": Message})
+            return {}
+
+        return self._call("sns.publish", effect)
+
+    def _measure(self, *, Namespace: str, MetricData: list[dict[str, Any]]) -> Any:
+        def effect() -> Any:
+            assert Namespace == GUARDED.namespace
+            self.metrics.append({one["MetricName"]: one["Value"] for one in MetricData})
+            return {}
+
+        return self._call("cloudwatch.put_metric_data", effect)
+
+    # time
+
+    def advance(self, minutes: float) -> None:
+        """Let time pass; what falls due in between happens in its order."""
+        until = self.now + timedelta(minutes=minutes)
+        while True:
+            dues = [one.due for one in self.machines if one.due]
+            dues += [
+                datetime.fromisoformat(one["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
+                for one in self.schedules.values() if self.fires
+            ]  # fmt: skip
+            upcoming = min((due for due in dues if due <= until), default=until)
+            self.now = max(self.now, upcoming)
+            for one in self.machines:
+                if one.due and one.due <= self.now:
+                    one.due = None
+                    one.state = {"pending": "running", "shutting-down": "terminated"}[one.state]
+            self._fire()
+            self._reconcile()
+            if upcoming >= until:
+                return

@@ -1,0 +1,59 @@
+"""No order of starts, stops, crashes, deploys, faults and passes leaves an instance that nobody ends or cries about.
+
+A part of proofs/test_stop_interleavings.py, with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import pytest
+from guard_interleavings import History, many
+
+SEED = "7"
+
+
+@pytest.fixture(autouse=True)
+def _printed():
+    print(f"seed {SEED}")  # noqa: T201 - of a test that fails
+
+
+def test_no_history_ends_with_an_instance_alive_and_neither_a_stop_to_come_nor_an_alarm():
+    wrong, seen = many(SEED, 200)
+
+    assert wrong == {}
+    assert min(seen[what] for what in ("raised", "lifted", "crashes", "in between", "stops due", "alarms")) > 50
+
+
+def test_the_reaper_alone_ends_every_history():
+    wrong, seen = many(SEED, 100, schedules=False)
+
+    assert wrong == {}
+    assert seen["raised"] > 30
+
+
+def test_the_one_shot_stops_alone_end_every_start():
+    """Without the reaper, and so without what only it can see: raises by hand, and an AWS that fails."""
+    wrong, seen = many(SEED, 300, reaper=False, hostile=False)
+
+    assert wrong == {}
+    assert seen["raised"] > 200
+    assert seen["passes"] == 0
+
+
+def test_a_reaper_that_sees_no_fence_is_caught(monkeypatch):
+    """The histories can tell: without its reasons the reaper leaves instances alive."""
+    monkeypatch.setattr("tandem.stop._reasons", lambda *_: iter(()))
+
+    assert many(SEED, 60, schedules=False)[0] != {}
+
+
+def test_a_start_that_does_not_look_again_is_caught(monkeypatch):
+    monkeypatch.setattr("tandem.start._Start.require_last_word", lambda _: None)
+
+    assert many(SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped)[0] != {}
+
+
+def test_a_stop_has_the_last_word_over_a_start_in_any_order():
+    wrong, seen = many(SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped)
+
+    assert wrong == {}
+    assert seen["raised"] > 50
