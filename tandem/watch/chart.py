@@ -31,8 +31,8 @@ def library() -> str:
 def chart() -> dict[str, Any]:
     """Return the Vega specification of a graph over time; its data sets are filled in by who draws.
 
-    Signals: `first` and `last`, the ends of the time axis in ms since 1970; `clock`, how it writes a time; `top`,
-    the end of the value axis, 0 for what the values need.
+    Signals: `first` and `last`, the ends of the time axis in ms since 1970; `clock`, how it writes a time, and
+    `ticks`, at which; `top`, the end of the value axis, 0 for what the values need; `dot`, the area of one in pixels.
     Data: `points` (at in ms since 1970, value or null for a break, hue, dash, line), `levels` (value, label),
     `moments` (at, label), `cursor` (at).
     """
@@ -45,9 +45,9 @@ def _drawing() -> dict[str, Any]:
     at = {"field": "at", "type": "temporal", "title": None, "scale": {"type": "utc", **ends}}
     high = {"zero": True, "nice": _TICKS, "domainMax": {"expr": "top || null"}}
     value = {"field": "value", "type": "quantitative", "title": None, "scale": high}
+    times = {"grid": False, "values": {"expr": "ticks"}, "labelExpr": "utcFormat(datum.value, clock)"}
     line = {
-        "x": at
-        | {"axis": {"grid": False, "labelOverlap": True, "tickCount": 6, "labelExpr": "utcFormat(datum.value, clock)"}},
+        "x": at | {"axis": times},
         "y": value | {"axis": {"tickCount": _TICKS}},
         "color": {
             "field": "hue",
@@ -76,7 +76,7 @@ def _drawing() -> dict[str, Any]:
         "padding": {"left": 0, "right": 6, "top": 8, "bottom": 0},
         "params": [
             {"name": "first", "value": 0}, {"name": "last", "value": 1}, {"name": "top", "value": 0},
-            {"name": "clock", "value": "%H:%M"},
+            {"name": "clock", "value": "%H:%M"}, {"name": "ticks", "value": [0]}, {"name": "dot", "value": 16},
         ],
         "data": {"name": "points", "values": []},
         "layer": [
@@ -85,7 +85,7 @@ def _drawing() -> dict[str, Any]:
             {"transform": there, "mark": {"type": "line", "strokeWidth": 1, "opacity": 0.3}, "encoding": line},
             {"mark": {"type": "line", "strokeWidth": 2, "invalid": "break-paths-show-domains", "strokeCap": "butt"},
              "encoding": dashed},
-            {"transform": there, "mark": {"type": "circle", "size": 16, "opacity": 1}, "encoding": line},
+            {"transform": there, "mark": {"type": "circle", "size": {"expr": "dot"}, "opacity": 1}, "encoding": line},
             {"data": {"name": "levels", "values": []}, "layer": [
                 {"mark": ruled, "encoding": {"y": value}},
                 {"mark": written | {"x": 0}, "encoding": {"y": value, "text": {"field": "label"}}}]},

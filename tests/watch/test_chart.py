@@ -31,7 +31,9 @@ def filled(points: list[dict], **sets: list[dict]) -> dict:
         if data["values"] is None:
             del data["values"]
     for signal in spec["signals"]:
-        signal["value"] = {"first": -60_000, "last": 2 * HOUR_MS}.get(signal["name"], signal["value"])
+        signal["value"] = {"first": -60_000, "last": 2 * HOUR_MS, "ticks": [0, 30 * HOUR_MS // 60]}.get(
+            signal["name"], signal["value"]
+        )
     return spec
 
 

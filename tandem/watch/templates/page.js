@@ -3,6 +3,9 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const heard = document.querySelector(".heard");
 const DASHES = ["", "5 3", "1.5 2.5", "8 3 2 3"];
 const DAY_S = 86400;
+const STEPS_MIN = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720, 1440, 2880, 10080];
+const TICK_PX = 72;
+const SPARSE = 12; // so few points are seen by their dots
 const parsed = vega.parse(data.chart); // once: all graphs over time are one chart with other data
 
 function make(name, properties = {}, ...children) {
@@ -131,12 +134,23 @@ class Graph {
     this.view = new vega.View(parsed, { renderer: "svg", hover: false })
       .logLevel(0).width(this.chart.clientWidth).height(this.chart.clientHeight)
       .signal("first", ms(-0.5)).signal("last", ms(Math.ceil((data.end_s - this.first) / this.widget.period_s) - 0.5))
+      .signal("ticks", this.ticks()).signal("dot", this.times.length > SPARSE ? 12 : 36)
       .signal("clock", data.end_s - data.start_s > DAY_S ? "%d %b %H:%M" : "%H:%M")
       .signal("top", rows.some((row) => row.value > 0) ? 0 : 1) // an axis of zeros alone would have no length
       .data("points", rows).data("levels", levels)
       .data("moments", moments.filter(({ at }) => at >= data.start_s * 1000 && at <= data.end_s * 1000))
       .initialize(this.chart);
     this.view.run();
+  }
+
+  // Whole minutes, hours or days of UTC, as many as there is room for.
+  ticks() {
+    const room = Math.max(1, Math.floor(this.chart.clientWidth / (data.end_s - data.start_s > DAY_S ? 2 * TICK_PX : TICK_PX)));
+    const steps = STEPS_MIN.map((minutes) => Math.max(minutes * 60, this.widget.period_s));
+    const span = data.end_s - this.first;
+    const step = steps.find((seconds) => span / seconds <= room) ?? steps[steps.length - 1];
+    const first = Math.ceil(this.first / step) * step;
+    return Array.from({ length: Math.ceil((data.end_s - first) / step) }, (_, place) => (first + place * step) * 1000);
   }
 
   list() {
@@ -218,7 +232,7 @@ class Graph {
 
   resize() {
     const width = this.chart.clientWidth;
-    if (this.view && width && width !== this.view.width()) this.view.width(width).run();
+    if (this.view && width && width !== this.view.width()) this.view.width(width).signal("ticks", this.ticks()).run();
   }
 }
 
