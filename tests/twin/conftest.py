@@ -27,6 +27,13 @@ def endpoint() -> Iterator[Endpoint]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def enforcing() -> Iterator[Endpoint]:
+    """An endpoint where policies bind."""
+    with Endpoint(account=ACCOUNT, region="us-east-2", enforce=True) as running:
+        yield running
+
+
 def settled(endpoint: Endpoint, stack: str) -> str:
     """Wait until CloudFormation has done with the stack; its status."""
     cloudformation = endpoint.client("cloudformation")
@@ -111,7 +118,8 @@ def held(endpoint: Endpoint) -> Callable[[str], dict[str, Held]]:
 @pytest.fixture(scope="session")
 def templates() -> dict[str, Any]:
     """The templates that between them have every type of our stacks."""
-    return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in ("producer", "consumer", "watcher", "guarded")}
+    names = ("producer", "consumer", "watcher", "guarded")
+    return {name: yaml.safe_load((HERE / f"{name}.yaml").read_text()) for name in names}
 
 
 @pytest.fixture(scope="session")
