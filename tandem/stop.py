@@ -1020,16 +1020,9 @@ def stop(  # noqa: PLR0913 - each is a field of the fence
 
     Raises nothing for AWS: what could not be done is in the report's `failed`.
     """
-    wanted = Fence(state="stopping", who=who, why=why, run=run, at=now)
-    for _ in range(TRIES):
-        seen = look(clients, guarded, now)
-        demanded = due(seen if seen.fenced else replace(seen, fence=wanted), guarded)
-        demanded = replace(demanded, why=(why,), scale_down=_may_scale(seen))
-        report = act(clients, guarded, seen, demanded, who=who, run=run)
-        lifted = report.seen.fence is not None and not report.seen.fence.closed and "fence" not in seen.unknown
-        if not lifted:  # nobody lifted, while this stop was at work, the older fence that it went by
-            break
-    return report
+    seen = look(clients, guarded, now)
+    asked = replace(due(seen, guarded), why=(why,), scale_down=_may_scale(seen))
+    return act(clients, guarded, seen, asked, who=who, run=run)
 
 
 def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fence:

@@ -1,0 +1,360 @@
+"""A stop fences, sets the group to 0, and goes on until EC2 lists no instance, whatever fails on the way."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from guard_world import GUARDED, World, refused
+
+from tandem.stop import FENCE_KEY, POINTER_KEY, RefusedError, WorldError, look, reap, stop
+
+READS = ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"]
+WRITES = ["s3.put_object", "eks.update_nodegroup_config", "sns.publish", "cloudwatch.put_metric_data"]
+
+
+def size(world):
+    return world.group["scalingConfig"]["desiredSize"]
+
+
+def test_a_stop_says_who_why_when_and_of_which_run(world, start, halt):
+    start("r1")
+    world.advance(10)
+    halt("the benchmark died")
+
+    fence = world.read(FENCE_KEY)
+    assert {name: fence[name] for name in ("state", "who", "why", "run", "at")} == {
+        "state": "stopping", "who": "anna", "why": "the benchmark died", "run": "r1", "at": "2026-11-21T08:10:00Z",
+    }  # fmt: skip
+
+
+def test_a_stop_sets_minimum_and_desired_to_0(world, halt):
+    world.size({"minSize": 1, "desiredSize": 2})
+    halt()
+
+    assert world.group["scalingConfig"] == {"minSize": 0, "maxSize": 2, "desiredSize": 0}
+
+
+def test_a_stop_is_over_when_ec2_lists_no_instance(world, start, halt, passes):
+    world.stop_s = 420
+    start()
+    halt()
+    world.advance(5)
+    between = (reap(world.clients, GUARDED, world.now).seen.fence.state, len(world.alive))
+    passes(10)
+
+    assert (between, world.read(FENCE_KEY)["state"], world.alive) == (("stopping", 1), "stopped", [])
+
+
+def test_what_eks_does_not_end_within_the_grace_is_terminated_by_id(world, start, halt, passes):
+    world.keeps = True
+    start()
+    halt()
+    world.advance(5)
+    before = passes(0).done
+    world.advance(5)
+    done = passes(0).done
+    passes(10)
+
+    assert before == ()
+    assert done[-1] == f"terminated by id: {world.machines[0].id}"
+    assert world.alive == []
+    assert world.read(FENCE_KEY)["terminated"] == [world.machines[0].id]
+
+
+@pytest.mark.parametrize("knob", ["ignores", "immortal"])
+def test_a_fleet_that_does_not_go_is_a_failure(world, start, halt, passes, knob):
+    start()
+    setattr(world, knob, True)
+    halt()
+    early = passes(20).failed
+    late = passes(15)
+
+    assert early == ()
+    assert late.failed != ()
+    assert late.metrics["stop_failures"] == 1
+    assert "NOT stopped" in world.told[-1]["subject"]
+
+
+def test_a_failure_is_told_every_hour_again(world, start, halt, passes):
+    start()
+    world.immortal = True
+    halt()
+    passes(240)
+
+    assert sum("NOT stopped" in one["subject"] for one in world.told) == 4
+
+
+def test_a_change_is_told_once(world, start, halt, passes):
+    start()
+    halt()
+    passes(60)
+
+    assert [one["subject"] for one in world.told] == ["Tandem home: fleet being stopped", "Tandem home: fleet gone"]
+
+
+def test_a_change_that_could_not_be_told_is_told_by_the_next_pass(world, start, halt, passes):
+    start()
+    world.down = {"sns"}
+    told = halt().told
+    world.down = set()
+    passes(0)
+
+    assert (told, len(world.told)) == ((), 1)
+
+
+def test_a_stopped_fence_is_not_written_for_ever(world, start, halt, passes):
+    start()
+    halt()
+    passes(30)
+    before = world.objects[FENCE_KEY]
+    passes(30)
+
+    assert world.objects[FENCE_KEY] == before
+
+
+def test_two_stops_agree_on_the_first(world, start, halt):
+    start()
+    halt("first")
+    halt("second", who="budget")
+
+    assert (world.read(FENCE_KEY)["who"], world.read(FENCE_KEY)["why"]) == ("anna", "first")
+
+
+@pytest.mark.parametrize("call", range(1, 9))
+def test_two_stops_at_once_agree_on_one(world, start, call):
+    start()
+    left = [call]
+
+    def between(_):
+        left[0] -= 1
+        if not left[0]:
+            world.between = None
+            stop(world.clients, GUARDED, who="budget", why="second", run=None, now=world.now)
+
+    world.between = between
+    report = stop(world.clients, GUARDED, who="anna", why="first", run=None, now=world.now)
+
+    assert report.failed == ()
+    assert world.read(FENCE_KEY)["who"] in {"anna", "budget"}
+    assert report.seen.fence.who == world.read(FENCE_KEY)["who"]
+    assert size(world) == 0
+
+
+def test_s3_out_of_reach_does_not_keep_the_fleet_up(world, start, halt):
+    start()
+    world.down = {"s3"}
+    report = halt()
+    world.advance(3)
+
+    assert (size(world), world.alive) == (0, [])
+    assert any("stop.json" in one for one in report.failed)
+    assert report.metrics["stop_failures"] == 1
+
+
+def test_a_fence_that_s3_did_not_take_is_written_by_a_next_pass(world, start, halt, passes):
+    start()
+    world.down = {"s3"}
+    halt()
+    world.down = set()
+    passes(15)
+
+    assert (world.read(FENCE_KEY)["state"], world.read(FENCE_KEY)["run"]) == ("stopped", "r1")
+
+
+def test_a_fence_that_can_be_written_though_not_read_is_written(world, start, halt):
+    start()
+    world.refuses = {"s3.get_object": ["InternalError"]}
+
+    assert (halt().failed, world.read(FENCE_KEY)["state"]) == ((), "stopping")
+
+
+@pytest.mark.parametrize("operation", [*READS[1:], *WRITES])
+@pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure", "AccessDeniedException"])
+def test_a_call_that_fails_once_is_made_good_by_the_next_pass(world, start, halt, passes, operation, code):
+    start()
+    world.refuses = {operation: [code]}
+    failed = halt().failed
+    passes(30)
+
+    assert failed != ()
+    assert (world.alive, world.read(FENCE_KEY)["state"], size(world)) == ([], "stopped", 0)
+
+
+@pytest.mark.parametrize("operation", [*READS, *WRITES])
+def test_a_call_that_always_fails_leaves_an_alarm(world, start, halt, passes, operation):
+    start()
+    world.down = {operation}
+    halt()
+
+    assert passes(60).failed != ()
+
+
+def test_an_eks_that_does_not_describe_is_asked_for_0_all_the_same(world, start, halt):
+    """The instances' own tag says whose they are."""
+    start()
+    world.down = {"eks.describe_nodegroup"}
+    halt()
+
+    assert size(world) == 0
+
+
+def test_instances_that_cannot_be_listed_are_not_gone(world, start, halt, passes):
+    start()
+    world.down = {"ec2"}
+    halt()
+    report = passes(30)
+
+    assert world.read(FENCE_KEY)["state"] == "stopping"
+    assert report.failed[0].startswith("instances unknown while a stop is due: EndpointConnectionError")
+    assert "instances_alive" not in report.metrics
+
+
+def test_a_fleet_raised_behind_the_fence_is_ended_and_cried_about(world, start, halt, passes):
+    start()
+    halt()
+    passes(60)
+    world.size({"minSize": 1, "desiredSize": 1})
+    report = passes(0)
+    passes(15)
+
+    assert "raised again behind the stop" in report.failed[0]
+    assert (world.alive, size(world)) == ([], 0)
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"state": "lifted"}', b'{"state": "open"}', b"\xff"])
+def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
+    world.size({"minSize": 0, "desiredSize": 1})
+    world.put(FENCE_KEY, body)
+    passes(5)
+
+    assert (size(world), world.read(FENCE_KEY)["state"]) == (0, "stopped")
+
+
+def test_a_fence_that_cannot_be_understood_is_told(world):
+    world.put(FENCE_KEY, b"{")
+
+    assert look(world.clients, GUARDED, world.now).faults[0].startswith("s3://tandem-home-111122223333/stop.json: not")
+
+
+# another's node group
+
+
+@pytest.fixture
+def strange(world) -> World:
+    world.group["tags"] = {"made-by": "another"}
+    world.size({"minSize": 1, "desiredSize": 1})
+    return world
+
+
+def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
+    halt()
+    passes(120)
+
+    assert (size(strange), [one.state for one in strange.machines]) == (1, ["running"])
+    assert strange.calls["eks.update_nodegroup_config"] == strange.calls["ec2.terminate_instances"] == 0
+
+
+@pytest.mark.usefixtures("strange")
+def test_a_node_group_of_another_is_said_to_be(halt):
+    report = halt()
+
+    assert "without the tag tandem:environment=home, so it is another's and is left alone" in report.seen.faults[0]
+    assert "it is another's" in report.failed[0]
+
+
+def test_a_node_group_nobody_knows_the_owner_of_is_not_touched(strange, halt):
+    strange.down = {"eks.describe_nodegroup"}
+    halt()
+
+    assert size(strange) == 1
+
+
+def test_an_environment_without_a_fleet_is_stopped_at_once(world, halt):
+    world.group = None
+
+    assert (halt().failed, world.read(FENCE_KEY)["state"]) == ((), "stopped")
+
+
+# lifting
+
+
+def test_lifting_ends_the_lease_too(world, start, halt, lift, passes):
+    start()
+    halt()
+    passes(10)
+    lift()
+
+    assert (world.read(FENCE_KEY)["state"], world.read(POINTER_KEY)["run"]) == ("lifted", None)
+    assert look(world.clients, GUARDED, world.now).live is None
+
+
+def test_lifting_is_refused_without_a_fence(lift):
+    with pytest.raises(RefusedError, match="there is no fence"):
+        lift()
+
+
+def test_lifting_is_refused_while_an_instance_lives(world, start, halt, lift):
+    world.stop_s = 3600
+    start()
+    halt()
+
+    with pytest.raises(RefusedError, match=f"instances {world.machines[0].id}"):
+        lift()
+
+
+def test_lifting_is_refused_while_the_group_wants_nodes(world, halt, lift):
+    halt()
+    world.no_capacity = True
+    world.size({"minSize": 0, "desiredSize": 1})
+
+    with pytest.raises(RefusedError, match="desired 1"):
+        lift()
+
+
+@pytest.mark.parametrize("operation", READS)
+def test_lifting_is_refused_while_anything_is_unknown(world, halt, lift, operation):
+    halt()
+    world.down = {operation}
+
+    with pytest.raises(WorldError, match="unknown"):
+        lift()
+    assert world.read(FENCE_KEY)["state"] == "stopped"
+
+
+def test_lifting_is_refused_where_somebody_writes_the_fence_at_that_moment(world, halt, lift):
+    halt()
+
+    def between(operation):
+        if operation == "s3.put_object":
+            world.put(FENCE_KEY, world.read(FENCE_KEY))
+
+    world.between = between
+
+    with pytest.raises(WorldError, match="somebody wrote it"):
+        lift()
+
+
+def test_a_lifted_fence_may_be_followed_by_a_new_start(world, start, halt, lift, passes):
+    start("r1")
+    halt()
+    passes(10)
+    lift()
+    start("r2")
+    passes(30)
+
+    assert (size(world), len(world.alive)) == (1, 1)
+
+
+def test_the_words_of_aws_are_kept_to_a_line(world, halt):
+    world.start_s = 0
+    world.between = lambda operation: (_ for _ in ()).throw(refused("X", operation, "a\n" * 1000))
+
+    assert all("\n" not in one and len(one) < 500 for one in halt().failed)
+
+
+def test_times_are_utc_whatever_the_zone_of_now(world, halt):
+    world.now = world.now.astimezone(tz=None) + timedelta(0)
+    halt()
+
+    assert world.read(FENCE_KEY)["at"] == "2026-11-21T08:00:00Z"
