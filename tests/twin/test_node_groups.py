@@ -212,6 +212,28 @@ def test_a_new_launch_template_version_replaces_the_instances(group):
     assert until(after, [True]) == [True]
 
 
+def test_a_node_group_whose_version_changes_refuses_a_size_until_its_instances_are_replaced(endpoint, group, refusal):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(FROZEN)
+    fleet.eks.update_nodegroup_version(**fleet.identity, releaseVersion="1.35.0-1")
+    during = fleet.described()["status"]
+    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+    endpoint.fleet(replace(FROZEN, clock_offset_s=3601))
+
+    assert (during, code, fleet.described()["status"]) == ("UPDATING", "ResourceInUseException", "ACTIVE")
+
+
+def test_a_deploy_that_does_not_touch_a_raised_node_group_leaves_it_raised(group, deploy):
+    fleet = group()
+    fleet.raised(1)
+    other = {"More": {"Type": "AWS::SNS::Topic", "Properties": {"TopicName": fleet.name}}}
+    same = {**nodegroup(fleet.name), "Template": launch_template("cr-0123456789abcdef0")}
+    deploy({**same, **other}, fleet.stack.name, update=True)
+
+    assert (fleet.states(), fleet.described()["scalingConfig"]["desiredSize"]) == (["running"], 1)
+
+
 # what an instance says of itself
 
 

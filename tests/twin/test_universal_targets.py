@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 
@@ -13,7 +12,6 @@ import pytest
 from botocore.exceptions import ClientError
 from twin_looking import client, until
 
-from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.fleet import Fleet
 from tandem.twin.aws.principal import under
 
@@ -24,13 +22,6 @@ TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1, retry_delay_s=10)
 TRUST = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
 _NUMBER = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def enforcing():
-    """An endpoint where policies bind."""
-    with Endpoint(account=ACCOUNT, region="us-east-2", enforce=True) as running:
-        yield running
 
 
 class Scene:
@@ -436,15 +427,3 @@ def test_who_makes_a_schedule_must_be_allowed_to_pass_its_role(strict, passes):
         strict.schedule(client=somebody.client("scheduler"))
 
     assert len(strict.there()) == passes
-
-
-@pytest.mark.parametrize(("resource", "size"), [("nodegroup/{name}/fleet/*", 0), ("cluster/{name}", 1)])
-def test_an_update_is_held_against_the_arn_of_its_node_group(strict, resource, size):
-    arn = f"arn:aws:eks:us-east-2:{ACCOUNT}:{resource.format(name=strict.name)}"
-    somebody = under(strict.endpoint, {"Effect": "Allow", "Action": "eks:UpdateNodegroupConfig", "Resource": arn})
-    with suppress(ClientError):  # what counts is the size
-        somebody.client("eks").update_nodegroup_config(
-            clusterName=strict.name, nodegroupName="fleet", scalingConfig={"desiredSize": 0}
-        )
-
-    assert strict.size() == size

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from ministack.core import iam_actions
 from ministack.services import ec2, eks
 from ministack.services.cloudformation import provisioners, stacks
 
@@ -14,7 +13,6 @@ NEEDS = {
     ec2: ("_launch_templates",),
     eks: ("_create_nodegroup", "_delete_nodegroup", "_describe_nodegroup", "_error", "_json_resp", "_nodegroups",
           "_now"),
-    iam_actions: ("extract_resource_arn",),
     provisioners: ("_eks_nodegroup_delete",),
     stacks: ("_runs_on_worker_thread",),
 }  # fmt: skip
@@ -37,17 +35,6 @@ def install(handlers: dict) -> None:
     handlers[_TYPE]["delete"] = _delete_by_stack
     on_thread = stacks._runs_on_worker_thread
     stacks._runs_on_worker_thread = lambda type_: type_ == _TYPE or on_thread(type_)
-    resource = iam_actions.extract_resource_arn
-    iam_actions.extract_resource_arn = lambda service, method, path, *rest, **more: (
-        (service == "eks" and _resource(path)) or resource(service, method, path, *rest, **more)
-    )
-
-
-def _resource(path):
-    """The ARN that IAM holds a call about a node group against, which plain MiniStack takes to be the cluster's."""
-    parts = path.split("/")
-    known = eks._nodegroups.get(f"{parts[2]}/{parts[4]}") if parts[3:4] == ["node-groups"] and parts[4:] else None
-    return known and known["nodegroupArn"]
 
 
 def _create(cluster_name, body):

@@ -119,6 +119,7 @@ def recycle(nodegroup: dict) -> None:
     """Replace every instance, as a new version of the launch template does; all at once, where EKS goes in steps."""
     group = group_of(nodegroup)
     with fleet_knobs.lock:
+        nodegroup["status"] = "UPDATING"
         for instance in _alive(group):
             fleet_instances.terminate(instance)
         settle(group)
@@ -178,10 +179,10 @@ def _report(group, nodegroup):
             _end(group, nodegroup)
         return
     alive, wanted = _alive(group), group["DesiredCapacity"]
-    as_asked = len(alive) == len(members) == wanted and all(state(one) == "running" for one in alive)
+    as_asked = len(members) == wanted and all(state(one) == "running" for one in members)
     if len(alive) < wanted:
         _fail(nodegroup, group)
-    elif as_asked and nodegroup["status"] == "CREATING":
+    elif as_asked and nodegroup["status"] in ("CREATING", "UPDATING"):
         nodegroup["status"] = "ACTIVE"
     elif as_asked and wanted and nodegroup["status"] == "DEGRADED":
         # Only a group that grew is healthy again; one that is set to 0 stays as it is (aws/containers-roadmap 2326).

@@ -1,0 +1,58 @@
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+"""What a policy about a fleet is held against: the ARN of a node group, and the tags of instances and node groups.
+
+Plain MiniStack takes a call about a node group for one about its cluster, and knows no tag of either.
+"""
+
+from __future__ import annotations
+
+from ministack.core import iam_actions, iam_evaluator
+from ministack.core.responses import get_account_id, get_region
+from ministack.services import ec2, eks, tagging
+
+NEEDS = {
+    ec2: ("_instances", "_tags", "_volumes"),
+    eks: ("_clusters", "_nodegroups", "_tags"),
+    iam_actions: ("extract_resource_arn",),
+    iam_evaluator: ("enforce",),
+    tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
+}
+
+
+def install(_handlers: dict) -> None:
+    """Wrap what finds a call's resource and what holds it against policies; add the tags."""
+    resource, enforce = iam_actions.extract_resource_arn, iam_evaluator.enforce
+    iam_actions.extract_resource_arn = lambda service, method, path, *rest, **more: (
+        (service == "eks" and _node_group(path)) or resource(service, method, path, *rest, **more)
+    )
+
+    def enforced(access_key_id, iam_action, service, region, resource_arn="*", service_context=None):  # noqa: PLR0913, PLR0917  # its callers'
+        context = {**_ec2_keys(resource_arn), **(service_context or {})}
+        return enforce(access_key_id, iam_action, service, region, resource_arn=resource_arn, service_context=context)
+
+    iam_evaluator.enforce = enforced
+    tagging._RESOURCE_TAG_COLLECTORS.update(ec2=_ec2, eks=_eks)
+
+
+def _node_group(path):
+    parts = path.split("/")
+    known = eks._nodegroups.get(f"{parts[2]}/{parts[4]}") if parts[3:4] == ["node-groups"] and parts[4:] else None
+    return known and known["nodegroupArn"]
+
+
+def _ec2_keys(arn):
+    """EC2's own spelling of the condition on a tag."""
+    tags = tagging.resource_tags(arn) if arn.startswith("arn:aws:ec2:") else None
+    return {f"ec2:ResourceTag/{name}": value for name, value in (tags or {}).items()}
+
+
+def _ec2():
+    for kind, store in (("instance", ec2._instances), ("volume", ec2._volumes)):
+        for identity in store:
+            yield f"arn:aws:ec2:{get_region()}:{get_account_id()}:{kind}/{identity}", ec2._tags.get(identity, [])
+
+
+def _eks():
+    arns = [one["arn"] for one in eks._clusters.values()] + [one["nodegroupArn"] for one in eks._nodegroups.values()]
+    for arn in arns:
+        yield arn, [{"Key": key, "Value": value} for key, value in eks._tags.get(arn, {}).items()]

@@ -1,0 +1,96 @@
+"""What a policy about node groups and their instances is held against, where policies bind."""
+
+from __future__ import annotations
+
+import itertools
+from types import SimpleNamespace
+
+import pytest
+from twin_looking import client, until
+
+from tandem.twin.aws.fleet import Fleet
+from tandem.twin.aws.principal import under
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+
+_NUMBER = itertools.count()
+DENIED = "AccessDeniedException"
+
+
+@pytest.fixture
+def fleet(enforcing):
+    """A raised node group and its instance, made by the account itself."""
+    enforcing.fleet(Fleet(start_delay_s=0.1, stop_delay_s=0.1))
+    name, eks, ec2 = f"permitted-{next(_NUMBER)}", client(enforcing, "eks"), client(enforcing, "ec2")
+    role = client(enforcing, "iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    eks.create_cluster(name=name, roleArn=role, resourcesVpcConfig={})
+    eks.create_nodegroup(
+        clusterName=name, nodegroupName="fleet", subnets=["subnet-1"], nodeRole=role, tags={"team": "blue"},
+        scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 1},
+    )  # fmt: skip
+
+    def instances():
+        mine = [{"Name": "tag:eks:cluster-name", "Values": [name]},
+                {"Name": "instance-state-name", "Values": ["running"]}]  # fmt: skip
+        return [one["Instances"][0]["InstanceId"] for one in ec2.describe_instances(Filters=mine)["Reservations"]]
+
+    assert until(lambda: len(instances()), 1) == 1
+    yield SimpleNamespace(
+        name=name, instances=instances, endpoint=enforcing,
+        identity={"clusterName": name, "nodegroupName": "fleet"},
+        arn=f"arn:aws:eks:us-east-2:{enforcing.account}:nodegroup/{name}/fleet/*",
+    )  # fmt: skip
+    enforcing.fleet()
+
+
+def allowed(action, resource, **condition):
+    return {"Effect": "Allow", "Action": action, "Resource": resource,
+            **({"Condition": {"StringEquals": condition}} if condition else {})}  # fmt: skip
+
+
+@pytest.mark.parametrize("call", ["describe_nodegroup", "update_nodegroup_config", "delete_nodegroup"])
+def test_a_call_about_a_node_group_is_allowed_by_its_arn(fleet, call):
+    somebody = under(fleet.endpoint, allowed("eks:*", fleet.arn)).client("eks")
+
+    assert getattr(somebody, call)(**fleet.identity)["ResponseMetadata"]["HTTPStatusCode"] == 200
+
+
+@pytest.mark.parametrize("resource", ["cluster/{name}", "nodegroup/{name}/other/*", "nodegroup/other/fleet/*"])
+def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, refusal, resource):
+    arn = f"arn:aws:eks:us-east-2:{fleet.endpoint.account}:{resource.format(name=fleet.name)}"
+    somebody = under(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", arn)).client("eks")
+
+    code = refusal(somebody.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+
+    assert (code, len(fleet.instances())) == (DENIED, 1)
+
+
+def test_a_node_group_may_be_allowed_by_its_tag(fleet, refusal):
+    ours, others = (
+        under(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", "*", **{"aws:ResourceTag/team": team})).client("eks")
+        for team in ("blue", "red")
+    )
+
+    code = refusal(others.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+
+    assert code == DENIED
+    assert ours.update_nodegroup_config(**fleet.identity, scalingConfig={"desiredSize": 0})["update"]
+
+
+@pytest.mark.parametrize("key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"])
+def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key):
+    somebody = under(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client("ec2")
+    [instance] = fleet.instances()
+
+    [answer] = somebody.terminate_instances(InstanceIds=[instance])["TerminatingInstances"]
+
+    assert answer["CurrentState"]["Name"] == "shutting-down"
+
+
+@pytest.mark.parametrize("key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"])
+def test_rejects_the_termination_of_an_instance_with_another_tag(fleet, refusal, key):
+    somebody = under(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: "other"})).client("ec2")
+    [instance] = fleet.instances()
+
+    assert refusal(somebody.terminate_instances, InstanceIds=[instance]) == "UnauthorizedOperation"
+    assert fleet.instances() == [instance]
