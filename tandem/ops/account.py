@@ -26,7 +26,7 @@ def client(environment: Environment, service: str) -> Any:
         user_agent_extra="tandem-ops",
     )  # fmt: skip
     try:
-        return boto3.client(service, region_name=environment.region, config=config)
+        return boto3.session.Session().client(service, region_name=environment.region, config=config)
     except BotoCoreError as error:
         raise fault_of(error, service=service, operation="Connect", where=environment.region) from error
     except ValueError as error:

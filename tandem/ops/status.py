@@ -6,7 +6,7 @@ fine; a node group or an instance without the environment's own tag is shown as 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
@@ -46,7 +46,7 @@ class Machine:
     Args:
         zone: the zone's id where EC2 says it, else its name.
         state: pending, running, shutting-down, stopping or stopped.
-        ours: whether it carries the environment's own tag.
+        ours: whether it, or its node group, carries the environment's own tag.
     """
 
     id: str
@@ -152,7 +152,7 @@ def status(environment: Environment, guarded: Guarded, now: datetime, others: Se
     clients, reader = Clients.of(environment.region), _Reader()
     seen = stop.look(clients, guarded, now)
     group = reader.read("node group", lambda: _group(clients, guarded))
-    machines = reader.read("instances", lambda: tuple(_machines(clients, guarded)))
+    machines = reader.read("instances", lambda: tuple(_machines(clients, guarded, seen)))
     deployed: Deployed | None = "fleet"
     if group is None and "node group" not in reader.unknown:
         cluster = reader.read("cluster", lambda: _cluster(clients, guarded))
@@ -201,7 +201,8 @@ def _cluster(clients: Clients, guarded: Guarded) -> bool:
     return True
 
 
-def _machines(clients: Clients, guarded: Guarded) -> Iterator[Machine]:
+def _machines(clients: Clients, guarded: Guarded, seen: Seen) -> Iterator[Machine]:
+    ours = {one.id for one in seen.instances if one.ours}
     where, more = f"instances of node group {guarded.node_group}", dict[str, str]()
     filters = [
         {"Name": f"tag:{stop.CLUSTER_TAG}", "Values": [guarded.cluster]},
@@ -211,18 +212,18 @@ def _machines(clients: Clients, guarded: Guarded) -> Iterator[Machine]:
     while True:
         page = ask(clients.ec2, "DescribeInstances", where, Filters=filters, **more)
         for one in (instance for found in page["Reservations"] for instance in found["Instances"]):
-            yield _machine(one, guarded)
+            yield _machine(one, ours)
         if not page.get("NextToken"):
             return
         more = {"NextToken": page["NextToken"]}
 
 
-def _machine(one: Mapping[str, Any], guarded: Guarded) -> Machine:
-    place, tags = one.get("Placement", {}), {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
+def _machine(one: Mapping[str, Any], ours: Collection[str]) -> Machine:
+    place = one.get("Placement", {})
     return Machine(
         id=one["InstanceId"], type=one.get("InstanceType", "?"), state=one["State"]["Name"],
         zone=place.get("AvailabilityZoneId") or place.get("AvailabilityZone") or "?",
-        launched=one["LaunchTime"], ours=tags.get(names.OWNER_TAG) == guarded.environment,
+        launched=one["LaunchTime"], ours=one["InstanceId"] in ours,
     )  # fmt: skip
 
 

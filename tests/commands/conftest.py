@@ -1,12 +1,52 @@
-"""The endpoint of the artifacts' tests, for the commands that speak to a bucket."""
+"""The endpoint of the artifacts' tests, for the commands that speak to a bucket; a fleet at it for those that raise."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+from botocore.loaders import Loader
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "artifacts"))
 
 from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
+from fleet_world import Fleet, write_environment
+
+from tandem.twin.aws import fleet as knobs
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.faults.proxy import FaultProxy
 
 __all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxied", "proxy", "store"]
+
+
+LOADER = Loader()  # reads the model of each service once: EC2's alone takes half a second
+
+
+@pytest.fixture
+def undeployed(
+    specs: Path,
+    endpoint: Endpoint,
+    aws: dict[str, str],
+    proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Iterator[Fleet]:
+    """An environment of a new name of which nothing exists; commands reach the endpoint through the fault proxy."""
+    assert aws
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
+        monkeypatch.setenv(name, proxy.url)
+    monkeypatch.setattr("botocore.loaders.create_loader", lambda *_: LOADER)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+    monkeypatch.setattr("tandem.ops.follow.EVERY_S", 0.05)
+    endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05))
+    yield Fleet(endpoint=endpoint, specs=specs, name=write_environment(specs))
+    endpoint.fleet()
+
+
+@pytest.fixture
+def fleet(undeployed: Fleet) -> Fleet:
+    """The same with its stacks' resources, and a reaper that looked a moment ago."""
+    undeployed.deploy()
+    undeployed.looked()
+    return undeployed

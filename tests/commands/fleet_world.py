@@ -1,0 +1,147 @@
+"""An environment's fleet at the local endpoint, as its stacks would have made it, for start, stop and status."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+from bucket_specs import folders
+
+from tandem.cli import main
+from tandem.ops.guarded import guarded
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.load import load
+from tandem.stop import CLUSTER_TAG, INSTANCES_ALIVE, NODE_GROUP_TAG, Guarded
+from tandem.twin.aws.endpoint import Endpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+TEMPLATE = "post-us-east-2"
+ROLE = "arn:aws:iam::111122223333:role/any"
+
+
+def write_environment(specs: Path, kind: str = "on-demand", **capacity: Any) -> str:
+    """Leave one environment of a new name, with the experiment `post` and nodes of this kind; its name."""
+    name = f"e{uuid.uuid4().hex[:8]}"
+    document = yaml.safe_load((ROOT / "environments" / f"{TEMPLATE}.yaml").read_text())
+    document["experiments"] = ["post"]
+    document["capacity"] |= {"kind": kind, "nodes": 2, **capacity}
+    if kind in {"on-demand", "spot"}:
+        document["capacity"]["reservation_id"] = None
+    for other in (specs / "environments").iterdir():
+        other.unlink()
+    (specs / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    return name
+
+
+@cache
+def _client(url: str, service: str, make: Callable[[str], Any]) -> Any:
+    assert url
+    return make(service)
+
+
+@dataclass(kw_only=True)
+class Fleet:
+    """One environment, its declared files and what of it exists."""
+
+    endpoint: Endpoint
+    specs: Path
+    name: str
+
+    @property
+    def environment(self) -> Environment:
+        """As declared."""
+        found = load(self.specs / "environments", self.specs / "experiments", (self.name,)).environments[self.name]
+        assert found.environment is not None
+        return found.environment
+
+    @property
+    def guarded(self) -> Guarded:
+        """What guards it."""
+        return guarded(self.environment)
+
+    def client(self, service: str) -> Any:
+        """Somebody who may do all."""
+        return _client(self.endpoint.url, service, self.endpoint.client)
+
+    def deploy(self, *, tags: dict[str, str] | None = None, group: bool = True) -> None:
+        """Make what a start and a stop need."""
+        mine, account = self.guarded, self.environment.account
+        self.client("s3").create_bucket(
+            Bucket=mine.bucket, CreateBucketConfiguration={"LocationConstraint": mine.region}
+        )
+        eks = self.client("eks")
+        eks.create_cluster(name=mine.cluster, roleArn=ROLE, resourcesVpcConfig={})
+        if group:
+            eks.create_nodegroup(
+                clusterName=mine.cluster, nodegroupName=mine.node_group, subnets=["subnet-1"], nodeRole=ROLE,
+                instanceTypes=["trn2.48xlarge"], scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
+                tags=names.tags(self.environment) if tags is None else tags,
+            )  # fmt: skip
+        self.client("scheduler").create_schedule_group(Name=mine.schedule_group)
+        self.client("sns").create_topic(Name=names.topic(self.environment))
+        self.client("sqs").create_queue(QueueName=names.dead_letter_queue(self.environment))
+        self.client("iam").create_role(
+            RoleName=names.scheduler_role(self.environment),
+            AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": []}),
+        )
+        self.client("budgets").create_budget(AccountId=account, Budget={
+            "BudgetName": names.budget(self.environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+            "TimeUnit": "MONTHLY", "BudgetType": "COST",
+        })  # fmt: skip
+
+    def looked(self) -> None:
+        """Publish what the reaper publishes at each pass."""
+        self.client("cloudwatch").put_metric_data(
+            Namespace=self.guarded.namespace,
+            MetricData=[{"MetricName": INSTANCES_ALIVE, "Value": 0.0, "Timestamp": datetime.now(UTC)}],
+        )
+
+    def scale(self, nodes: int) -> None:
+        """Raise as somebody would who knows nothing of leases."""
+        mine = self.guarded
+        self.client("eks").update_nodegroup_config(
+            clusterName=mine.cluster, nodegroupName=mine.node_group,
+            scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 2},
+        )  # fmt: skip
+        self.until(["running"] * nodes)
+
+    def instances(self) -> list[dict[str, Any]]:
+        """All that EC2 lists of the node group, but for the terminated."""
+        wanted = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [self.guarded.cluster]},
+                  {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [self.guarded.node_group]}]  # fmt: skip
+        said = self.client("ec2").describe_instances(Filters=wanted)["Reservations"]
+        return [one for found in said for one in found["Instances"] if one["State"]["Name"] != "terminated"]
+
+    def states(self) -> list[str]:
+        """Their states."""
+        return sorted(one["State"]["Name"] for one in self.instances())
+
+    def until(self, states: list[str]) -> None:
+        """Wait for these states, ten seconds at most."""
+        deadline = time.monotonic() + 10
+        while self.states() != states:
+            assert time.monotonic() < deadline, self.states()
+            time.sleep(0.02)
+
+    def put(self, key: str, said: dict[str, Any]) -> None:
+        """Write an object into the bucket."""
+        self.client("s3").put_object(Bucket=self.guarded.bucket, Key=key, Body=json.dumps(said).encode())
+
+    def get(self, key: str) -> dict[str, Any]:
+        """Read an object of the bucket."""
+        body = self.client("s3").get_object(Bucket=self.guarded.bucket, Key=key)["Body"].read()
+        found: dict[str, Any] = json.loads(body)
+        return found
+
+    def tandem(self, command: str, *more: str) -> int:
+        """Run a command of the CLI on it."""
+        return main([command, "--env", self.name, *folders(self.specs), *more])

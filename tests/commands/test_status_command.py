@@ -1,0 +1,324 @@
+"""`tandem status` as its user meets it, against the local endpoint."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fleet_world import Fleet, write_environment
+
+from tandem.ops.status import CALLS
+from tandem.spec import names
+from tandem.stop import FENCE_KEY, POINTER_KEY, lease_key
+from tandem.twin.aws import fleet as knobs
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+
+pytestmark = pytest.mark.endpoint
+INPUT = '{"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}'
+NOW = datetime.now(UTC)
+
+
+def seen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    fleet.tandem("status", "--json")
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
+    fleet.put(POINTER_KEY, {"schema": 1, "run": "r1"})
+    fleet.put(lease_key("r1"), {
+        "schema": 1, "run": "r1", "who": "arn:aws:iam::111122223333:user/ana", "experiment": "post", "node_label": {},
+        "created": NOW.isoformat(), "deadline": (NOW + timedelta(hours=hours)).isoformat(), "beats": beats,
+        "schedule": "s1",
+    })  # fmt: skip
+
+
+def fence(fleet: Fleet, state: str = "stopping") -> None:
+    said = {"schema": 1, "state": state, "who": "ana", "why": "enough", "run": "r1", "at": NOW.isoformat()}
+    fleet.put(FENCE_KEY, said)
+
+
+def schedule(fleet: Fleet, at: datetime) -> None:
+    fleet.client("scheduler").create_schedule(
+        Name="s1", GroupName=fleet.guarded.schedule_group, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        FlexibleTimeWindow={"Mode": "OFF"},
+        Target={"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig", "Input": INPUT,
+                "RoleArn": fleet.guarded.scheduler_role_arn},
+    )  # fmt: skip
+
+
+def test_a_parked_fleet_needs_nobody(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    code = fleet.tandem("status")
+
+    said = capsys.readouterr().out
+    assert (code, "nothing needs attention" in said, "0 instances" in said) == (0, True, True)
+
+
+def test_an_instance_is_shown_with_type_zone_state_and_age(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
+    fleet.scale(1)
+    [real] = fleet.instances()
+
+    fleet.tandem("status")
+
+    [line] = [line for line in capsys.readouterr().out.splitlines() if line.startswith("    i-")]
+    assert line.split()[:2] == [real["InstanceId"], "trn2.48xlarge"]
+    assert line.endswith("running        2 h 00 min old")
+
+
+def test_money_is_hours_since_launch_times_the_declared_price(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
+    fleet.scale(2)
+
+    found = seen(fleet, capsys)
+
+    assert found["node_hours"] == pytest.approx(4, abs=0.05)
+    assert found["usd"] == pytest.approx(4 * 35.76, abs=2)
+    assert found["usd_per_hour_date"] == "2026-05-31"
+
+
+def test_an_instance_without_a_lease_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.scale(1)
+
+    assert fleet.tandem("status") == 1
+    assert "alive without a live lease" in capsys.readouterr().out
+
+
+def test_an_instance_with_a_live_lease_and_its_schedule_needs_nobody(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lease(fleet, hours=2)
+    schedule(fleet, NOW + timedelta(hours=2))
+    fleet.scale(1)
+
+    code = fleet.tandem("status")
+
+    assert (code, "run r1 of experiment post" in capsys.readouterr().out) == (0, True)
+
+
+def test_a_live_lease_without_its_schedule_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    lease(fleet, hours=2)
+    fleet.scale(1)
+
+    found = seen(fleet, capsys)
+
+    assert [stop["armed"] for stop in found["stops"]] == [False, True, True]
+    assert "schedule stops nothing: s1 is missing" in [one["problem"] for one in found["attention"]]
+
+
+def test_each_path_says_when_it_acts(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    lease(fleet, hours=2)
+    schedule(fleet, NOW + timedelta(hours=2))
+    fleet.scale(1)
+
+    stops = {stop["name"]: stop for stop in seen(fleet, capsys)["stops"]}
+
+    for name in ("schedule", "reaper"):
+        assert abs(datetime.fromisoformat(stops[name]["at"]) - NOW - timedelta(hours=2)) < timedelta(seconds=2)
+    assert "2,000.00 USD this month; stops the fleet" in stops["budget"]["said"]
+
+
+def test_a_lease_that_ended_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    lease(fleet, hours=-1)
+    fleet.scale(1)
+
+    found = seen(fleet, capsys)
+
+    assert (found["exit_code"], found["lease_live"]) == (1, False)
+    assert any("the lease of run r1 ended" in one["problem"] for one in found["attention"])
+
+
+def test_a_fence_beside_live_instances_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.scale(1)
+    fence(fleet)
+
+    found = seen(fleet, capsys)
+
+    assert (found["exit_code"], found["fenced"], found["fence"]["why"]) == (1, True, "enough")
+
+
+def test_a_fence_on_a_parked_fleet_needs_nobody(fleet: Fleet) -> None:
+    fence(fleet, "stopped")
+
+    assert fleet.tandem("status") == 0
+
+
+def test_a_missing_heartbeat_is_told_with_what_it_does(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    lease(fleet, hours=2, beats=True)
+    schedule(fleet, NOW + timedelta(hours=2))
+    fleet.scale(1)
+
+    found = seen(fleet, capsys)
+
+    reaper = next(stop for stop in found["stops"] if stop["name"] == "reaper")
+    assert (found["heartbeat"], "the missing heartbeat" in reaper["said"]) == (None, True)
+
+
+def test_a_reaper_that_is_silent_needs_attention(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    undeployed.deploy()
+
+    assert undeployed.tandem("status") == 1
+    assert "reaper stops nothing: silent" in capsys.readouterr().out
+
+
+def test_a_budget_that_is_missing_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.client("budgets").delete_budget(
+        AccountId=fleet.environment.account, BudgetName=names.budget(fleet.environment)
+    )
+
+    assert fleet.tandem("status") == 1
+    assert "budget stops nothing" in capsys.readouterr().out
+
+
+def alarm(fleet: Fleet, name: str) -> None:
+    client = fleet.client("cloudwatch")
+    client.put_metric_alarm(
+        AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1, Threshold=1,
+        ComparisonOperator="GreaterThanThreshold",
+    )  # fmt: skip
+    client.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="test")
+
+
+def test_an_alarm_in_alarm_is_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    alarm(fleet, names.alarm(fleet.environment, "stop", "failed"))
+
+    found = seen(fleet, capsys)
+
+    assert (found["alarms"], found["exit_code"]) == ([f"{fleet.name}-stop-failed"], 1)
+
+
+def test_the_alarm_of_a_parked_fleet_is_no_fault(fleet: Fleet) -> None:
+    alarm(fleet, names.alarm(fleet.environment, "parked"))
+
+    assert fleet.tandem("status") == 0
+
+
+def test_the_alarms_of_an_environment_of_a_longer_name_are_not_shown(fleet: Fleet) -> None:
+    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
+    file.with_name(f"{fleet.name}-eu.yaml").write_text(file.read_text())
+    alarm(fleet, f"{fleet.name}-eu-stop-failed")
+
+    assert fleet.tandem("status") == 0
+
+
+def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.deploy(tags={"owner": "eksctl"})
+    undeployed.looked()
+    undeployed.scale(1)
+
+    found = seen(undeployed, capsys)
+
+    assert (found["exit_code"], found["node_group"]["owned"], found["instances"][0]["ours"]) == (1, False, False)
+
+
+def test_an_environment_that_was_never_deployed_is_told(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    code = undeployed.tandem("status")
+
+    assert (code, "not deployed, or destroyed" in capsys.readouterr().out) == (0, True)
+
+
+def test_a_half_deployed_environment_is_told(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    undeployed.deploy(group=False)
+    undeployed.looked()
+
+    undeployed.tandem("status")
+
+    assert "half deployed: a cluster and no node group" in capsys.readouterr().out
+
+
+RIGHTS = {"GetObject": "s3:GetObject", "DescribeBudget": "budgets:ViewBudget"}
+
+
+@pytest.mark.parametrize(
+    ("service", "operation"), [call for call in CALLS if call[1] not in {"GetCallerIdentity", "DescribeCluster"}]
+)
+def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
+    service: str, operation: str, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kind = "capacity-block" if operation == "DescribeCapacityReservations" else "on-demand"
+    fleet = Fleet(endpoint=fleet.endpoint, specs=fleet.specs, name=fleet.name)
+    if kind == "capacity-block":
+        fleet.name = write_environment(fleet.specs, kind, reservation_id="cr-0123456789abcdef0")
+        fleet.deploy()
+    lease(fleet, hours=2)
+    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+
+    code = fleet.tandem("status")
+
+    said = " ".join(capsys.readouterr().out.split())
+    assert (code, "nothing needs attention" in said) == (3, False)
+    assert RIGHTS.get(operation, f"{service}:{operation}") in said
+
+
+def test_a_denied_cluster_leaves_open_what_is_deployed(
+    undeployed: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.deploy(group=False)
+    proxy.use(Rule(operation="DescribeCluster", fault=ACCESS_DENIED))
+
+    found = seen(undeployed, capsys)
+
+    assert (found["exit_code"], found["deployed"], "eks:DescribeCluster" in found["unknown"]["cluster"]) == (
+        3, None, True,
+    )  # fmt: skip
+
+
+def test_every_call_is_one_of_the_declared(fleet: Fleet, proxy: FaultProxy) -> None:
+    lease(fleet, hours=2)
+
+    fleet.tandem("status")
+
+    asked = {(one.service, one.operation) for one in proxy.log}
+    assert {operation for _, operation in asked} <= {operation for _, operation in CALLS}
+    assert {operation for _, operation in CALLS} - {operation for _, operation in asked} == {
+        "DescribeCluster", "DescribeCapacityReservations",
+    }  # fmt: skip
+
+
+def test_credentials_of_another_account_give_2_and_ask_nothing_else(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
+    proxy.forget()
+
+    code = fleet.tandem("status")
+
+    assert (code, "credentials are of account 999988887777" in capsys.readouterr().err) == (2, True)
+    assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
+
+
+def test_no_credentials_give_3_and_what_to_do(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+
+    code = fleet.tandem("status")
+
+    err = capsys.readouterr().err
+    assert (code, "there are no AWS credentials" in err, "log in" in err) == (3, True, True)
+
+
+def test_an_unknown_environment_gives_2(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.name = "nowhere"
+
+    assert fleet.tandem("status") == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+def test_every_line_fits_a_screen(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+    lease(fleet, hours=2)
+    fleet.scale(2)
+    fence(fleet)
+    alarm(fleet, names.alarm(fleet.environment, "stop", "failed"))
+    proxy.use(Rule(operation="DescribeBudget", fault=ACCESS_DENIED))
+
+    fleet.tandem("status")
+
+    wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > 100]
+    assert wide == []
