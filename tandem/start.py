@@ -171,8 +171,7 @@ class _Start:
             )  # fmt: skip
 
     def _require_no_other_lease(self) -> None:
-        with _foreseen("reading the lease", self.guarded.url(POINTER_KEY), "try again; nothing was raised"):
-            self.pointer = read_pointer(self.clients, self.guarded)
+        self.pointer = self.seen.pointer or self.pointer  # as it was when the lease was read
         lease, now, name = self.seen.lease, self.asked.now, self.guarded.environment
         if lease is None:
             return

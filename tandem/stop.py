@@ -283,6 +283,20 @@ class Lease:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Pointer:
+    """`lease.json` at the root: the run whose lease is the only one, or none.
+
+    Args:
+        etag: empty where there is no object yet.
+        fault: why it could not be understood; it names no run then.
+    """
+
+    run: str | None = None
+    etag: str = ""
+    fault: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Seen:
     """What one look found.
 
@@ -291,6 +305,7 @@ class Seen:
         present: whether there is a node group; None: unknown.
         owned: whether it carries the environment's own tag; None: unknown, or there is none.
         instances: every one of the node group that EC2 lists and that is not terminated.
+        pointer: to the only lease; None: unknown.
         lease: that the pointer leads to, also after its deadline and behind a fence: see `live`.
         heartbeat: of the lease's run.
         unknown: what could not be read, and why.
@@ -304,6 +319,7 @@ class Seen:
     owned: bool | None = None
     instances: tuple[Instance, ...] = ()
     fence: Fence | None = None
+    pointer: Pointer | None = None
     lease: Lease | None = None
     heartbeat: datetime | None = None
     block_ends: datetime | None = None
@@ -380,20 +396,6 @@ class Object:
     body: bytes
     etag: str
     modified: datetime
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pointer:
-    """`lease.json` at the root: the run whose lease is the only one, or none.
-
-    Args:
-        etag: empty where there is no object yet.
-        fault: why it could not be understood; it names no run then.
-    """
-
-    run: str | None = None
-    etag: str = ""
-    fault: str = ""
 
 
 def lease_key(run: str) -> str:
@@ -592,13 +594,14 @@ def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
     """Read fence, lease, heartbeat, node group and instances. Never raises for AWS: what fails is in `unknown`."""
     unknown: dict[Source, str] = {}
     faults: list[str] = []
-    fence, lease, heartbeat = None, None, None
+    fence, pointer, lease, heartbeat = None, None, None, None
     with _asking(unknown, "fence"):
         fence = read_fence(clients, guarded)
         faults.extend([fence.fault] if fence and fence.fault else [])
     with _asking(unknown, "lease"):
         _answering(unknown)  # a bucket that does not answer is not waited for four times
-        lease, fault = read_lease(clients, guarded, read_pointer(clients, guarded))
+        pointer = read_pointer(clients, guarded)
+        lease, fault = read_lease(clients, guarded, pointer)
         faults.extend([fault] if fault else [])
     if lease and lease.beats:
         with _asking(unknown, "heartbeat"):
@@ -618,7 +621,8 @@ def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
     return Seen(
         now=now, desired=scaling.get("desiredSize"), minimum=scaling.get("minSize"),
         present=None if "node group" in unknown else bool(group), owned=owned, instances=instances, fence=fence,
-        lease=lease, heartbeat=heartbeat, block_ends=guarded.block_ends, unknown=unknown, faults=tuple(faults),
+        pointer=pointer, lease=lease, heartbeat=heartbeat, block_ends=guarded.block_ends, unknown=unknown,
+        faults=tuple(faults),
     )  # fmt: skip
 
 

@@ -133,13 +133,19 @@ class World:
         odds = self.odds.get(operation, self.odds.get("*", 0))
         if code or (odds and self.chance.random() < odds):
             raise refused(code or "ThrottlingException", operation)
-        answer = effect()
+        answer, refusal = None, None
+        try:
+            answer = effect()
+        except ClientError as error:
+            refusal = error
         if self.loses and self.chance.random() < self.loses:
             raise EndpointConnectionError(endpoint_url=f"https://{service}.example.com")
         if self.dies_after is not None:
             self.dies_after -= 1
             if self.dies_after <= 0:
                 raise Crash
+        if refusal:
+            raise refusal
         return answer
 
     # S3

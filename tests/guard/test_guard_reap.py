@@ -1,0 +1,361 @@
+"""When a stop is due, and when it is not: the reaper's reasons, one by one, by the clock of its caller."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from guard_world import GUARDED, START
+
+from tandem.stop import (
+    FENCE_KEY,
+    OWNER_TAG,
+    POINTER_KEY,
+    UNITS,
+    Guarded,
+    Instance,
+    Lease,
+    RefusedError,
+    Seen,
+    due,
+    heartbeat_key,
+    lease_key,
+    look,
+    reap,
+)
+
+BLOCK = replace(
+    GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=24), max_hours=24
+)
+BEATS = {"beats": True, "hours": 8}
+
+
+def why(world, guarded: Guarded = GUARDED) -> str:
+    return "; ".join(due(look(world.clients, guarded, world.now), guarded).why)
+
+
+def raised(world, desired=1):
+    world.size({"minSize": 0, "desiredSize": desired})
+
+
+def beat(world, run="r1", minutes=0.0):
+    world.put(heartbeat_key(run), {"at": (world.now + timedelta(minutes=minutes)).isoformat()})
+
+
+# none
+
+
+def test_nothing_is_due_where_nothing_runs(world):
+    assert why(world) == ""
+
+
+def test_nothing_is_due_under_a_live_lease(start, passes):
+    start(hours=8)
+
+    assert passes(7 * 60).due.why == ()
+
+
+def test_nothing_is_done_where_nothing_is_due(world, start, passes):
+    start(hours=8)
+    before = dict(world.objects)
+    report = passes(60)
+
+    assert (report.done, report.failed, report.told, world.objects) == ((), (), (), before)
+
+
+# the lease
+
+
+def test_a_stop_is_due_at_the_deadline(world, start):
+    start(hours=2)
+    world.fires = False
+    world.advance(119)
+    before = why(world)
+    world.advance(1)
+
+    assert (before, why(world)) == ("", "the lease of run r1 ended at 2026-11-21T10:00:00Z")
+
+
+def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, start, passes):
+    start(hours=2)
+    world.advance(125)
+    gone = world.alive
+    passes(0)
+
+    assert (gone, world.fired) == ([], ["stop-r1"])
+    assert world.read(FENCE_KEY)["state"] == "stopped"
+
+
+def test_a_fleet_without_a_lease_has_the_idle_minutes(world):
+    raised(world)
+    world.advance(29)
+    before = why(world)
+    world.advance(1)
+
+    assert (before, why(world)) == ("", "instances have lived 30 minutes without a lease")
+
+
+def test_a_lease_whose_fleet_is_at_0_is_over_after_the_grace(world, start):
+    start(hours=8)
+    raised(world, 0)
+    world.advance(9)
+    before = why(world)
+    world.advance(1)
+
+    assert (before, why(world)) == ("", "run r1 has a lease and its fleet is at 0")
+
+
+def test_a_raise_that_waits_for_capacity_keeps_its_lease(world, start, passes):
+    world.no_capacity = True
+    start(hours=8)
+
+    assert passes(120).due.why == ()
+
+
+# heartbeats
+
+
+def test_a_run_that_beats_goes_on(world, start):
+    start(**BEATS)
+    world.advance(120)
+    beat(world, minutes=-29)
+
+    assert why(world) == ""
+
+
+@pytest.mark.parametrize("minutes", [-30, -60], ids=["just stale", "stale"])
+def test_a_stale_beat_is_a_stop(world, start, minutes):
+    start(**BEATS)
+    world.advance(120)
+    beat(world, minutes=minutes)
+
+    assert why(world).startswith("run r1 has not beaten since")
+
+
+def test_a_missing_beat_is_a_stop_after_the_idle_minutes(world, start):
+    start(**BEATS)
+    world.advance(29)
+    before = why(world)
+    world.advance(1)
+
+    assert (before, why(world)) == ("", "run r1 has not beaten since 2026-11-21T08:00:00Z")
+
+
+@pytest.mark.parametrize(("minutes", "stops"), [(5, False), (5.1, True), (1e6, True)])
+def test_a_beat_of_the_future_is_none_where_clocks_cannot_explain_it(world, start, minutes, stops):
+    start(**BEATS)
+    world.advance(60)
+    beat(world, minutes=minutes)
+
+    assert bool(why(world)) is stops
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"at": 3}', b'{"at": "soon"}', b'{"at": "2026-11-21T09:00:00"}'])
+def test_a_beat_that_cannot_be_understood_is_none_and_said(world, start, body):
+    start(**BEATS)
+    world.advance(60)
+    world.put(heartbeat_key("r1"), body)
+
+    assert "has not beaten" in why(world)
+    assert "runs/r1/heartbeat.json: not understood" in look(world.clients, GUARDED, world.now).faults[0]
+
+
+def test_a_beat_that_cannot_be_read_is_unknown_and_no_reason(world, start):
+    start(**BEATS)
+    world.advance(60)
+    world.refuses = {"s3.get_object": ["", "", "", "InternalError"]}
+    seen = look(world.clients, GUARDED, world.now)
+
+    assert (list(seen.unknown), due(seen, GUARDED).why) == (["heartbeat"], ())
+
+
+def test_a_lease_by_hand_needs_no_beat(start, passes):
+    start(hours=8, beats=False)
+
+    assert passes(300).due.why == ()
+
+
+# age and block
+
+
+def test_an_old_instance_is_a_stop_whatever_its_lease(world, start):
+    start(hours=8)
+    lease = world.read(lease_key("r1"))
+    world.put(lease_key("r1"), {**lease, "deadline": "9999-01-01T00:00:00Z"})
+    world.schedules.clear()
+    world.advance(8 * 60 - 1)
+    before = why(world)
+    world.advance(1)
+
+    assert (before, why(world)) == ("", "an instance is older than 8 hours")
+
+
+def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
+    start(guarded=BLOCK, hours=23)
+    world.advance(23 * 60 - 1)
+    world.schedules.clear()
+    lease = world.read(lease_key("r1"))
+    world.put(lease_key("r1"), {**lease, "deadline": "9999-01-01T00:00:00Z"})
+    world.advance(15)
+    before = why(world, BLOCK)
+    world.advance(1)
+
+    assert (before, why(world, BLOCK)) == ("", "the Capacity Block ends at 2026-11-22T08:00:00Z")
+
+
+def test_a_clock_past_the_blocks_end_stops_what_still_runs(world):
+    raised(world)
+    world.advance(25 * 60)
+
+    assert "the Capacity Block ends" in why(world, BLOCK)
+
+
+def test_a_clock_past_the_blocks_end_stops_nothing_where_nothing_runs(world):
+    world.advance(25 * 60)
+
+    assert why(world, BLOCK) == ""
+
+
+# objects that cannot be understood
+
+
+@pytest.mark.parametrize("key", [POINTER_KEY, lease_key("r1")])
+@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"run": 7}', b"\xff"])
+def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, body):
+    start(hours=8)
+    world.put(key, body)
+    world.advance(30)
+    seen = look(world.clients, GUARDED, world.now)
+
+    assert (seen.lease, due(seen, GUARDED).why) == (None, ("instances have lived 30 minutes without a lease",))
+    assert f"{key}: not understood" in seen.faults[0]
+
+
+def test_a_lease_of_another_run_under_its_name_is_none(world, start):
+    start(hours=8)
+    world.put(lease_key("r1"), {**world.read(lease_key("r1")), "run": "r2"})
+
+    assert look(world.clients, GUARDED, world.now).lease is None
+
+
+def test_a_lease_that_is_not_there_is_none_and_said(world, start):
+    start(hours=8)
+    del world.objects[lease_key("r1")]
+
+    assert "runs/r1/lease.json: not there" in look(world.clients, GUARDED, world.now).faults[0]
+
+
+# unknown
+
+
+def test_a_bucket_that_does_not_answer_is_asked_once(world):
+    world.down = {"s3"}
+    seen = look(world.clients, GUARDED, world.now)
+
+    assert (set(seen.unknown), world.calls["s3.get_object"]) == ({"fence", "lease"}, 1)
+
+
+def test_an_unknown_lease_is_no_missing_one(world):
+    raised(world)
+    world.down = {"s3"}
+    world.advance(60)
+
+    assert why(world) == ""
+
+
+def test_what_is_unknown_fails_the_pass(world):
+    world.down = {"s3"}
+
+    assert reap(world.clients, GUARDED, world.now).failed[0].startswith("fence unknown: EndpointConnectionError")
+
+
+@pytest.mark.parametrize("down", ["s3", "s3.put_object"])
+def test_max_hours_hold_without_s3(world, start, passes, down):
+    start(hours=8)
+    world.fires = False
+    world.keeps = True
+    world.down = {down}
+    passes(9 * 60)
+
+    assert world.alive == []
+
+
+# metrics
+
+
+def test_a_pass_publishes_each_metric_once(world, start):
+    start(nodes=2)
+    world.advance(60)
+    reap(world.clients, GUARDED, world.now)
+
+    assert world.metrics == [{
+        "instances_alive": 2, "oldest_instance_hours": 1, "fleet_usd": 2 * 36 / 12, "idle_block_minutes": 0,
+        "stop_failures": 0,
+    }]  # fmt: skip
+    assert world.metrics[0].keys() == UNITS.keys()
+
+
+def test_a_paid_block_without_a_run_is_idle(start, passes):
+    idle = passes(0, BLOCK).metrics["idle_block_minutes"]
+    start(guarded=BLOCK, hours=8)
+    busy = passes(5, BLOCK).metrics["idle_block_minutes"]
+
+    assert (idle, busy) == (5, 0)
+
+
+def test_a_fleet_without_a_lease_does_not_use_its_block(world, passes):
+    raised(world)
+
+    assert passes(5, BLOCK).metrics["idle_block_minutes"] == 5
+
+
+def test_a_block_that_is_over_is_not_idle(world, passes):
+    world.advance(25 * 60)
+
+    assert passes(0, BLOCK).metrics["idle_block_minutes"] == 0
+
+
+def test_nothing_is_published_of_what_is_unknown(world, passes):
+    world.down = {"ec2"}
+
+    assert passes(0).metrics == {"stop_failures": 0}
+
+
+# purity and variables
+
+
+def test_due_depends_on_its_arguments_alone():
+    instance = Instance(id="i-1", launched=START, state="running", ours=True)
+    seen = Seen(now=START + timedelta(hours=1), desired=1, minimum=0, present=True, owned=True, instances=(instance,))
+
+    assert due(seen, GUARDED) == due(seen, GUARDED)
+    assert due(seen, GUARDED).scale_down
+
+
+def test_a_lease_is_live_before_its_deadline_and_without_a_fence(world, start, halt):
+    start(hours=2)
+    live = look(world.clients, GUARDED, world.now).live
+    late = look(world.clients, GUARDED, world.now + timedelta(hours=2)).live
+    halt()
+
+    assert isinstance(live, Lease)
+    assert (late, look(world.clients, GUARDED, world.now).live) == (None, None)
+
+
+@pytest.mark.parametrize("guarded", [GUARDED, BLOCK, replace(GUARDED, topic_arn=None)])
+def test_a_guarded_fleet_is_read_back_from_its_variables(guarded):
+    assert Guarded.from_variables(guarded.variables()) == guarded
+
+
+@pytest.mark.parametrize(("name", "value"), [("TANDEM_CLUSTER", ""), ("TANDEM_MAX_HOURS", "many"),
+                                             ("TANDEM_BLOCK_ENDS", "2026-11-21")])  # fmt: skip
+def test_a_variable_that_is_missing_or_spoilt_is_named(name, value):
+    with pytest.raises(RefusedError, match=name):
+        Guarded.from_variables({**BLOCK.variables(), name: value})
+
+
+def test_the_tag_of_ownership_is_that_of_the_stacks():
+    from tandem.spec import names  # noqa: PLC0415 - beside the only test that needs it
+
+    assert OWNER_TAG == names.OWNER_TAG

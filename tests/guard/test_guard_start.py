@@ -1,0 +1,382 @@
+"""A start raises behind a lease and an armed stop, or not at all; whatever ends it, a stop is armed."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from guard_world import GUARDED, START, Crash
+
+from tandem.spec import names
+from tandem.start import LABELS, schedule
+from tandem.stop import FENCE_KEY, POINTER_KEY, Lease, RefusedError, WorldError, lease_key, stop
+
+BLOCK = replace(GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=4))
+CALLS = 14  # of a start that nothing disturbs; a test counts them
+
+
+def size(world):
+    return world.group["scalingConfig"]["desiredSize"]
+
+
+def test_a_start_raises(world, start):
+    raised = start(nodes=2)
+
+    assert (size(world), len(world.alive), raised.nodes, raised.present) == (2, 2, 2, False)
+
+
+def test_the_lease_says_who_may_have_the_fleet_until_when(world, start):
+    start("r1", hours=2)
+
+    assert world.read(lease_key("r1")) == {
+        "schema": 1, "run": "r1", "who": "anna", "experiment": "first", "node_label": {"raise.tandem/fast": "first"},
+        "created": "2026-11-21T08:00:00Z", "deadline": "2026-11-21T10:00:00Z", "beats": False, "schedule": "stop-r1",
+    }  # fmt: skip
+    assert world.read(POINTER_KEY) == {"schema": 1, "run": "r1"}
+
+
+def test_the_one_shot_stop_fires_at_the_deadline_and_needs_no_lambda(world, start):
+    start("r1", hours=2)
+    made = world.schedules["stop-r1"]
+
+    assert (made["ScheduleExpression"], made["ScheduleExpressionTimezone"]) == ("at(2026-11-21T10:00:00)", "UTC")
+    assert (made["ActionAfterCompletion"], made["FlexibleTimeWindow"]) == ("DELETE", {"Mode": "OFF"})
+    assert made["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
+    assert made["Target"]["RoleArn"] == GUARDED.scheduler_role_arn
+    assert made["Target"]["DeadLetterConfig"] == {"Arn": GUARDED.dead_letter_arn}
+    assert json.loads(made["Target"]["Input"]) == {
+        "ClusterName": "tandem-home", "NodegroupName": "home-trn2", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0},
+    }  # fmt: skip
+
+
+def test_the_one_shot_stop_ends_the_fleet_with_everything_else_removed(world, start):
+    start(hours=2)
+    world.advance(123)
+
+    assert (world.fired, world.alive, size(world)) == (["stop-r1"], [], 0)
+
+
+def test_nothing_is_raised_before_lease_and_stop_are_there(world, start):
+    seen = []
+    world.between = lambda operation: seen.append((operation, lease_key("r1") in world.objects, bool(world.schedules)))
+    start()
+
+    assert [one for one in seen if one[0] == "eks.update_nodegroup_config"] == [
+        ("eks.update_nodegroup_config", True, True)
+    ]
+
+
+def test_nodes_carry_the_labels_of_this_run_alone(world, start):
+    world.group["labels"] |= {"raise.tandem/old": "x", "compile.tandem/experiment": "x"}
+    start(label={"raise.tandem/fast": "first"})
+
+    assert world.group["labels"] == {"workload": "neuron-inference", "raise.tandem/fast": "first"}
+
+
+def test_the_labels_that_a_start_takes_off_are_those_of_the_charts():
+    assert (f"{names.RAISE_LABEL_PREFIX}/", f"{names.COMPILE_LABEL.partition('/')[0]}/") == LABELS
+
+
+def test_stops_of_ended_runs_are_taken_away(world, start, halt, passes, lift):
+    """They would end the next run."""
+    start("r1", hours=8)
+    halt()
+    passes(10)
+    lift()
+    start("r2", hours=2)
+
+    assert list(world.schedules) == ["stop-r2"]
+
+
+# refused
+
+
+def refusal(start, words, error=RefusedError, **more):
+    with pytest.raises(error, match=words) as told:
+        start(**more)
+    assert told.value.change
+    return told.value
+
+
+def test_a_start_behind_a_fence_is_refused(world, start, halt):
+    halt("enough")
+    told = refusal(start, "fenced by anna at 2026-11-21 08:00 UTC: enough")
+
+    assert (size(world), world.schedules, told.code) == (0, {}, 2)
+    assert "tandem stop --clear --env home" in told.change
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b'{"state": 1}'])
+def test_a_start_behind_a_fence_that_cannot_be_understood_is_refused(world, start, body):
+    world.put(FENCE_KEY, body)
+
+    refusal(start, "could not be understood")
+
+
+def test_a_start_beside_another_runs_lease_is_refused(world, start):
+    start("r1")
+
+    refusal(start, "run r1 of anna has the fleet until 2026-11-21 10:00 UTC", run="r2")
+    assert "stop-r2" not in world.schedules
+
+
+def test_a_start_after_a_leases_deadline_is_refused(world, start):
+    start("r1", hours=2)
+    world.advance(125)
+
+    for run in ("r1", "r2"):
+        refusal(start, "the lease of run r1 ended at 2026-11-21 10:00 UTC", run=run)
+
+
+@pytest.mark.parametrize(("hours", "words"), [(8.1, "8.1 hours are asked for"), (0.1, "0.1 hours"), (-1, "-1 hours"),
+                                              (float("nan"), "nan hours"), (float("inf"), "inf hours")])  # fmt: skip
+def test_hours_outside_of_the_limits_are_refused(world, start, hours, words):
+    refusal(start, words, hours=hours)
+    assert not world.calls
+
+
+@pytest.mark.parametrize("run", ["", "a/b", "../x", "-", "a" * 60, "a b", "ä"])
+def test_a_name_that_makes_no_key_or_schedule_is_refused(world, start, run):
+    refusal(start, "names no run", run=run)
+    assert not world.calls
+
+
+@pytest.mark.parametrize("nodes", [0, -1, 3])
+def test_a_number_of_nodes_outside_of_the_limits_is_refused(world, start, nodes):
+    refusal(start, f"{nodes}", nodes=nodes)
+    assert (world.schedules, size(world)) == ({}, 0)
+
+
+@pytest.mark.parametrize("missing", ["schedule_group", "scheduler_role_arn", "dead_letter_arn"])
+def test_a_start_that_can_arm_no_stop_is_refused(start, missing):
+    refusal(start, missing, guarded=replace(GUARDED, **{missing: ""}))
+
+
+def test_a_run_that_fits_into_the_block_is_raised(world, start):
+    start(guarded=BLOCK, hours=3.25)
+
+    assert size(world) == 1
+
+
+@pytest.mark.parametrize(("starts", "ends", "hours"), [(0, 4, 3.3), (0.1, 9, 1), (-9, -1, 1)],
+                         ids=["ends too soon", "not begun", "over"])  # fmt: skip
+def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours):
+    block = replace(BLOCK, block_starts=START + timedelta(hours=starts), block_ends=START + timedelta(hours=ends))
+
+    refusal(start, "the Capacity Block lasts from", guarded=block, hours=hours)
+    assert size(world) == 0
+
+
+def test_a_block_whose_window_is_not_said_is_refused(start):
+    refusal(start, "start and end are not said", guarded=replace(BLOCK, block_ends=None))
+
+
+def test_a_fleet_that_is_not_deployed_is_refused(world, start):
+    world.group = None
+
+    refusal(start, "not there")
+
+
+def test_a_node_group_of_another_is_refused_and_not_touched(world, start):
+    world.group["tags"] = {}
+
+    refusal(start, "another's: without the tag tandem:environment=home")
+    assert world.calls["eks.update_nodegroup_config"] == 0
+
+
+@pytest.mark.parametrize("status", ["CREATING", "UPDATING", "DEGRADED", "DELETING"])
+def test_a_node_group_that_is_not_active_is_refused(world, start, status):
+    world.group["status"] = status
+
+    refusal(start, status)
+
+
+def test_a_fleet_that_somebody_raised_is_refused(world, start):
+    world.size({"minSize": 0, "desiredSize": 1})
+
+    refusal(start, "already at 1, without a lease")
+
+
+def test_a_fleet_that_still_goes_down_is_refused(world, start):
+    world.size({"minSize": 0, "desiredSize": 1})
+    world.size({"minSize": 0, "desiredSize": 0})
+
+    refusal(start, r"instances without a lease: i-\w+ \(shutting-down\)")
+
+
+@pytest.mark.parametrize("operation", ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"])
+def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
+    world.down = {operation}
+
+    assert refusal(start, "unknown", WorldError).code == 3
+    assert (size(world), world.objects) == (0, {})
+
+
+@pytest.mark.parametrize(
+    "operation", ["s3.put_object", "scheduler.create_schedule", "scheduler.get_schedule", "scheduler.list_schedules"]
+)
+def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, start, operation):
+    world.down = {operation}
+    refusal(start, "failed", WorldError)
+    raised = size(world)
+    world.down = set()
+    start("r2")
+
+    assert (raised, size(world)) == (0, 1)
+
+
+def test_a_schedule_that_is_not_as_it_was_asked_for_raises_nothing(world, start):
+    def between(operation):
+        if operation == "scheduler.get_schedule":
+            world.schedules["stop-r1"]["ScheduleExpression"] = "at(2036-11-21T10:00:00)"
+
+    world.between = between
+
+    refusal(start, "not as it was asked for", WorldError)
+    assert size(world) == 0
+
+
+def test_a_raise_that_fails_is_taken_back(world, start):
+    world.refuses = {"eks.update_nodegroup_config": ["InternalFailure"]}
+
+    refusal(start, "the node group was set to 0 again", WorldError)
+    assert size(world) == 0
+
+
+def test_a_fence_that_cannot_be_read_after_the_raise_takes_it_back(world, start):
+    def between(operation):
+        if operation == "eks.update_nodegroup_config":
+            world.down = {"s3"}
+
+    world.between = between
+
+    refusal(start, "could not be read after the raise", WorldError)
+    assert size(world) == 0
+
+
+# again, at once, and cut short
+
+
+def test_the_same_run_gets_what_it_has_with_its_first_deadline(world, start):
+    first = start("r1", hours=2)
+    world.advance(30)
+    again = start("r1", hours=2)
+
+    assert (again.present, again.lease.deadline, size(world)) == (True, first.lease.deadline, 1)
+    assert world.calls["eks.update_nodegroup_config"] == 1
+
+
+def test_the_same_run_for_another_experiment_is_refused(start):
+    start("r1")
+
+    refusal(start, "run r1 was started for first", experiment="second")
+
+
+def test_a_name_that_was_used_before_is_refused(start, halt, passes, lift):
+    start("r1", hours=0.25)
+    halt()
+    passes(20)
+    lift()
+
+    refusal(start, "run r1 was started before")
+
+
+def test_a_start_makes_as_many_calls_as_the_cuts_below_assume(world, start):
+    start()
+
+    assert sum(world.calls.values()) == CALLS
+
+
+@pytest.mark.parametrize("calls", range(1, CALLS + 1))
+def test_a_start_that_dies_leaves_nothing_that_no_stop_ends(world, start, calls):
+    world.dies_after = calls
+    with pytest.raises(Crash):
+        start(hours=2)
+    world.dies_after = None
+    raised = size(world)
+
+    assert not raised or (lease_key("r1") in world.objects and "stop-r1" in world.schedules)
+    world.advance(125)
+    assert world.alive == []
+
+
+@pytest.mark.parametrize("calls", range(1, CALLS + 1))
+def test_a_start_that_died_is_finished_by_the_same_run(world, start, calls):
+    world.dies_after = calls
+    with pytest.raises(Crash):
+        start(hours=2)
+    world.dies_after = None
+    world.advance(5)
+    again = start(hours=2)
+
+    assert (size(world), again.lease.deadline in {START + timedelta(hours=2), START + timedelta(minutes=125)}) == (
+        1, True,
+    )  # fmt: skip
+    assert world.schedules["stop-r1"]["ScheduleExpression"] == f"at({again.lease.deadline:%Y-%m-%dT%H:%M:%S})"
+
+
+@pytest.mark.parametrize("call", range(1, CALLS + 1))
+def test_a_stop_while_a_raise_is_under_way_has_the_last_word(world, start, call):
+    left = [call]
+
+    def between(_):
+        left[0] -= 1
+        if not left[0]:
+            world.between = None
+            stop(world.clients, GUARDED, who="budget", why="enough", run=None, now=world.now)
+
+    world.between = between
+    try:
+        start()
+    except RefusedError as told:
+        assert "enough" in str(told) or "came first" in str(told)  # noqa: PT017 - some come after the raise
+    world.advance(3)
+
+    assert (size(world), world.alive) == (0, [])
+
+
+@pytest.mark.parametrize("call", range(1, CALLS + 1))
+def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
+    left, other = [call], []
+
+    def between(_):
+        left[0] -= 1
+        if not left[0]:
+            world.between = None
+            try:
+                other.append(start("r2", nodes=1))
+            except RefusedError as told:
+                other.append(told)
+
+    world.between = between
+    try:
+        mine = start("r1", nodes=1)
+    except RefusedError as told:
+        mine = told
+    won = [one for one in (mine, *other) if not isinstance(one, RefusedError)]
+
+    assert [one.lease.run for one in won] == [world.read(POINTER_KEY)["run"]]
+    assert list(world.schedules) == [f"stop-{won[0].lease.run}"]
+    assert size(world) == 1
+
+
+def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(world, start, halt, lift):
+    def between(operation):
+        if operation == "scheduler.create_schedule":
+            world.between = None
+            halt()
+            lift()
+
+    world.between = between
+
+    refusal(start, "it was fenced and cleared meanwhile")
+    assert size(world) == 0
+
+
+def test_a_deadline_has_no_fraction_of_a_second():
+    lease = Lease(run="r", who="a", experiment=None, node_label={}, created=START,
+                  deadline=START.replace(second=5), beats=False, schedule="stop-r")  # fmt: skip
+
+    assert schedule(GUARDED, lease)["ScheduleExpression"] == "at(2026-11-21T08:00:05)"
