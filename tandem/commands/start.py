@@ -52,7 +52,7 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
     """
     inputs = legal(replace(chosen, names=(options.env,), strict=False))
     environment = inputs.environments()[0]
-    from tandem.ops.account import require_account  # noqa: PLC0415 - boto3
+    from tandem.ops.account import require_account, session  # noqa: PLC0415 - boto3
     from tandem.ops.fault import OpsError  # noqa: PLC0415
     from tandem.ops.guarded import guarded  # noqa: PLC0415
     from tandem.stop import Clients, StopError  # noqa: PLC0415
@@ -60,8 +60,9 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
     try:
         experiment = _experiment(environment, inputs.hosted(environment), options)
         admitted = _admitted(environment, experiment, inputs.catalogue, options)
-        who = require_account(environment)
-        clients, limits = Clients.of(environment.region), guarded(environment)
+        shared = session()
+        who = require_account(environment, shared)
+        clients, limits = Clients.of(environment.region, shared), guarded(environment)
         return _start(chosen, options, _plan(environment, experiment, admitted, options), (clients, limits), who)
     except (OpsError, StopError) as fault:
         return fleet.failed(fault, chosen)

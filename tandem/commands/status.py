@@ -30,16 +30,16 @@ def status(chosen: Selection, options: argparse.Namespace) -> Exit:
     environment = fleet.environment_of(chosen, options.env)
     from tandem.commands import status_report as report  # noqa: PLC0415 - boto3
     from tandem.ops import status as looked  # noqa: PLC0415
-    from tandem.ops.account import require_account  # noqa: PLC0415
+    from tandem.ops.account import require_account, session  # noqa: PLC0415
     from tandem.ops.concerns import concerns  # noqa: PLC0415
     from tandem.ops.fault import OpsError  # noqa: PLC0415
     from tandem.ops.guarded import guarded  # noqa: PLC0415
 
     try:
-        require_account(environment)
-        found = looked.status(
-            environment, guarded(environment), looked.moment(), fleet.siblings(chosen, environment.name)
-        )
+        shared = session()
+        require_account(environment, shared)
+        others = fleet.siblings(chosen, environment.name)
+        found = looked.status(environment, guarded(environment), looked.moment(), others, shared)
     except OpsError as fault:
         return fleet.failed(fault, chosen)
     wanting = concerns(found)

@@ -40,14 +40,15 @@ def stop(chosen: Selection, options: argparse.Namespace) -> Exit:
         SpecError: the environment's file has not the form of one.
     """
     environment = fleet.environment_of(chosen, options.env)
-    from tandem.ops.account import require_account  # noqa: PLC0415 - boto3
+    from tandem.ops.account import require_account, session  # noqa: PLC0415 - boto3
     from tandem.ops.fault import OpsError  # noqa: PLC0415
     from tandem.ops.guarded import guarded  # noqa: PLC0415
     from tandem.stop import Clients, StopError  # noqa: PLC0415
 
     try:
-        who = require_account(environment)
-        clients, limits = Clients.of(environment.region), guarded(environment)
+        shared = session()
+        who = require_account(environment, shared)
+        clients, limits = Clients.of(environment.region, shared), guarded(environment)
         if options.clear:
             return _clear(chosen, clients, limits, who)
         return _stop(chosen, environment, (clients, limits), who, options)

@@ -15,8 +15,18 @@ ATTEMPTS = 5
 CONNECT_S, READ_S = 10.0, 60.0
 
 
-def client(environment: Environment, service: str) -> Any:
+def session() -> Any:
+    """Return a boto3 session, to be shared by the clients of one command: each reads AWS's own files anew."""
+    return boto3.session.Session()
+
+
+def client(environment: Environment, service: str, shared: Any = None) -> Any:
     """Return a boto3 client of the environment's region, with credentials and endpoint of boto3's own chain.
+
+    Args:
+        environment: as declared.
+        service: as boto3 names it.
+        shared: a boto3 session; None takes a new one.
 
     Raises:
         OpsError: the settings of this machine cannot be used.
@@ -26,7 +36,7 @@ def client(environment: Environment, service: str) -> Any:
         user_agent_extra="tandem-ops",
     )  # fmt: skip
     try:
-        return boto3.session.Session().client(service, region_name=environment.region, config=config)
+        return (shared or session()).client(service, region_name=environment.region, config=config)
     except BotoCoreError as error:
         raise fault_of(error, service=service, operation="Connect", where=environment.region) from error
     except ValueError as error:
@@ -34,15 +44,19 @@ def client(environment: Environment, service: str) -> Any:
                            change="correct AWS_ENDPOINT_URL if it is set") from None  # fmt: skip
 
 
-def require_account(environment: Environment) -> str:
+def require_account(environment: Environment, shared: Any = None) -> str:
     """Make sure that the credentials are the environment's account's; return the ARN of who has them.
+
+    Args:
+        environment: as declared.
+        shared: a boto3 session; None takes a new one.
 
     Raises:
         RefusedError: there are none, or they are another's.
         OpsError: STS is out of reach, they have expired and the like.
     """
     where = f"{environment.name} in account {environment.account}"
-    found = ask(client(environment, "sts"), "GetCallerIdentity", where)
+    found = ask(client(environment, "sts", shared), "GetCallerIdentity", where)
     if found["Account"] != environment.account:
         raise RefusedError(
             f"these credentials are of account {found['Account']}", where=where,

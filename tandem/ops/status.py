@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from tandem import stop
-from tandem.ops.account import client
+from tandem.ops.account import client, session
 from tandem.ops.fault import OpsError, ask, code_of
 from tandem.ops.paths import Path, PathName, budget, one_shot, reaper
 from tandem.ops.reservation import Reservation, reservation
@@ -138,18 +138,22 @@ class _Reader:
             return None
 
 
-def status(environment: Environment, guarded: Guarded, now: datetime, others: Sequence[str] = ()) -> Status:
+def status(
+    environment: Environment, guarded: Guarded, now: datetime, others: Sequence[str] = (), shared: Any = None
+) -> Status:
     """Look once. The account is the caller's to require before.
 
     Args:
         environment: as declared.
         guarded: of the environment.
         others: names of other environments, whose alarms are not shown.
+        shared: a boto3 session; None takes a new one.
 
     Raises:
         OpsError: the settings of this machine cannot be used.
     """
-    clients, reader = Clients.of(environment.region), _Reader()
+    shared = shared or session()
+    clients, reader = Clients.of(environment.region, shared), _Reader()
     seen = stop.look(clients, guarded, now)
     group = reader.read("node group", lambda: _group(clients, guarded))
     machines = reader.read("instances", lambda: tuple(_machines(clients, guarded, seen)))
@@ -158,7 +162,7 @@ def status(environment: Environment, guarded: Guarded, now: datetime, others: Se
         cluster = reader.read("cluster", lambda: _cluster(clients, guarded))
         deployed = None if cluster is None else "cluster" if cluster else "nothing"
     reserved = reader.read("reservation", lambda: reservation(clients.ec2, environment))
-    paths = _paths(environment, guarded, clients, seen, reader) if deployed != "nothing" else ()
+    paths = _paths(environment, guarded, (clients, shared), seen, reader) if deployed != "nothing" else ()
     alarms = reader.read("alarms", lambda: tuple(_alarms(clients, environment, others)))
     unknown = _unread(guarded, seen) if deployed != "nothing" else {}
     return Status(
@@ -240,12 +244,13 @@ def _unread(guarded: Guarded, seen: Seen) -> dict[str, str]:
 
 
 def _paths(
-    environment: Environment, guarded: Guarded, clients: Clients, seen: Seen, reader: _Reader
+    environment: Environment, guarded: Guarded, asked: tuple[Clients, Any], seen: Seen, reader: _Reader
 ) -> tuple[Path, ...]:
+    clients, shared = asked
     made: dict[PathName, Callable[[], Path]] = {
         "schedule": lambda: one_shot(clients.scheduler, guarded, seen),
         "reaper": lambda: reaper(clients.cloudwatch, guarded, seen),
-        "budget": lambda: budget(client(environment, "budgets"), environment),
+        "budget": lambda: budget(client(environment, "budgets", shared), environment),
     }
     return tuple(
         reader.read(name, act) or Path(name=name, armed=None, at=None, said="unknown") for name, act in made.items()

@@ -36,7 +36,7 @@ def undeployed(
     assert aws
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, proxy.url)
-    monkeypatch.setattr("botocore.loaders.create_loader", lambda *_: LOADER)
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
     monkeypatch.setattr("tandem.ops.follow.EVERY_S", 0.05)
     endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05))
