@@ -31,7 +31,14 @@ ACTIONS = {
     ("s3", "HeadObject"): "s3:GetObject",
     ("s3", "ListObjectsV2"): "s3:ListBucket",
     ("s3", "HeadBucket"): "s3:ListBucket",
+    ("s3", "ListObjectVersions"): "s3:ListBucketVersions",
     ("budgets", "DescribeBudget"): "budgets:ViewBudget",
+    ("budgets", "DescribeBudgets"): "budgets:ViewBudget",
+    ("elbv2", "DescribeLoadBalancers"): "elasticloadbalancing:DescribeLoadBalancers",
+    ("elbv2", "DescribeTargetGroups"): "elasticloadbalancing:DescribeTargetGroups",
+    ("elbv2", "DescribeTags"): "elasticloadbalancing:DescribeTags",
+    ("elb", "DescribeLoadBalancers"): "elasticloadbalancing:DescribeLoadBalancers",
+    ("elb", "DescribeTags"): "elasticloadbalancing:DescribeTags",
     ("lambda", "GetFunctionConfiguration"): "lambda:GetFunctionConfiguration",
 }
 

@@ -55,7 +55,7 @@ KINDS = (
          command="aws ec2 delete-snapshot --snapshot-id", own={"OwnerIds": ["self"]}),
     Kind(what="NAT gateway", operation="DescribeNatGateways", key="NatGateways", identity="NatGatewayId",
          command="aws ec2 delete-nat-gateway --nat-gateway-id", states=("pending", "available", "failed")),
-    Kind(what="elastic address", operation="DescribeAddresses", key="Addresses", identity="AllocationId",
+    Kind(what="elastic IP", operation="DescribeAddresses", key="Addresses", identity="AllocationId",
          command="aws ec2 release-address --allocation-id"),
     Kind(what="VPC endpoint", operation="DescribeVpcEndpoints", key="VpcEndpoints", identity="VpcEndpointId",
          command="aws ec2 delete-vpc-endpoints --vpc-endpoint-ids"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tandem.ops.destroy.account import Account, tags_of
-from tandem.ops.destroy.stacks import GOING, STUCK, Resource, Stack, resources, stack
+from tandem.ops.destroy.stacks import GOING, STUCK, Resource, Stack, resources, stack, stuck_resources
 from tandem.ops.fault import OpsError, RefusedError, code_of
 from tandem.spec import names
 
@@ -140,7 +140,7 @@ def _left(account: Account, now: Stack) -> str:
 
 def _help(account: Account, now: Stack, say: Say) -> None:
     """Remove what is known to hold back the resources that failed, where it is this cluster's by its tags."""
-    failed = [one for one in resources(account, now) if one.status == STUCK]
+    failed = stuck_resources(account, now)
     for one in failed:
         say(f"{now.name}: {one} was not deleted: {one.reason or 'CloudFormation gives no reason'}")
     if any(one.type.startswith(IN_THE_VPC) for one in failed):
@@ -175,7 +175,7 @@ def _remove_groups(account: Account, of_the_stack: Sequence[str], say: Say) -> N
 def stuck(account: Account, found: Stack) -> OpsError:
     """Return the fault of a stack that did not go, with each resource, its reason and what to do."""
     now = stack(account, found.kind, found.id) or found
-    failed = [one for one in resources(account, now) if one.status == STUCK]
+    failed = stuck_resources(account, now)
     listed = "; ".join(f"{one}: {one.reason or 'no reason given'}" for one in failed) or now.reason or now.status
     return OpsError(f"it was not deleted: {listed}", where=found.name, change=advice(account, now, failed))
 

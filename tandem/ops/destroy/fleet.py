@@ -71,7 +71,7 @@ def require_parked(account: Account, now: datetime) -> None:
         raise OpsError(
             f"whether a run holds the fleet is not known ({'; '.join([*unread, *seen.faults])})",
             where=f"s3://{names.bucket(account.environment)}/{stop.POINTER_KEY}",
-            change="let this identity read the bucket, or mend the object, then run this again",
+            change="allow s3:GetObject and s3:ListBucket on it to this identity, or mend the object, then run this again",
         )  # fmt: skip
     living = nodes(account, names.node_group(account.environment))
     if living:

@@ -7,7 +7,7 @@ makes nobody an owner.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tandem.ops.destroy.account import Account, tags_of
@@ -113,6 +113,23 @@ def resources(account: Account, found: Stack) -> Iterator[Resource]:
                 logical_id=row["LogicalResourceId"], type=row["ResourceType"], status=row["ResourceStatus"],
                 physical_id=row.get("PhysicalResourceId", ""), reason=row.get("ResourceStatusReason", ""),
             )  # fmt: skip
+
+
+def stuck_resources(account: Account, found: Stack) -> list[Resource]:
+    """Return the resources whose deletion failed, each with the reason that the stack's events give.
+
+    Raises:
+        OpsError: CloudFormation does not say.
+    """
+    failed = [one for one in resources(account, found) if one.status == STUCK]
+    if all(one.reason for one in failed):
+        return failed
+    rows = account.pages("cloudformation", "DescribeStackEvents", "StackEvents", found.name, StackName=found.id)
+    said: dict[str, str] = {}
+    for row in rows:  # the latest first
+        if row.get("ResourceStatus") == STUCK:
+            said.setdefault(row["LogicalResourceId"], row.get("ResourceStatusReason", ""))
+    return [replace(one, reason=one.reason or said.get(one.logical_id, "")) for one in failed]
 
 
 def _stack(account: Account, kind: str, row: dict[str, Any]) -> Stack:

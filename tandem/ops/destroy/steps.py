@@ -65,7 +65,8 @@ def _open_cluster(account: Account, settings: Settings, say: Say) -> None:
     update = account.ask(
         "eks", "UpdateClusterConfig", account.cluster, name=account.cluster, deletionProtection=False
     )["update"]  # fmt: skip
-    _await(lambda: _updated(account, update["id"]), settings, "the deletion protection is not lifted", account.cluster)
+    late = OpsError("its deletion protection is not lifted yet", where=account.cluster, change="run this again")
+    _await(lambda: _updated(account, update["id"]), settings, lambda: late)
 
 
 def _updated(account: Account, identity: str) -> bool:
@@ -95,16 +96,24 @@ def _await_no_nodes(account: Account, settings: Settings, say: Say, node_group: 
             say(f"{node_group or account.cluster}: EC2 still lists {line}")
         return not living
 
-    _await(gone, settings, "EC2 still lists instances", node_group or account.cluster)
+    _await(gone, settings, lambda: _living(account, node_group))
     say(f"{node_group or account.cluster}: EC2 lists no instance")
 
 
-def _await(done: Callable[[], bool], settings: Settings, otherwise: str, where: str) -> None:
-    limit = min(NODES_S, settings.patience_s)
-    until = time.monotonic() + limit
+def _living(account: Account, node_group: str) -> OpsError:
+    ids = [one.id for one in nodes(account, node_group)]
+    return OpsError(
+        f"EC2 still lists {', '.join(ids)}", where=node_group or account.cluster,
+        change="see what holds them (aws ec2 describe-instances); if they are to end, aws ec2 terminate-instances "
+        f"--instance-ids {' '.join(ids)}, then run this again",
+    )  # fmt: skip
+
+
+def _await(done: Callable[[], bool], settings: Settings, otherwise: Callable[[], OpsError]) -> None:
+    until = time.monotonic() + min(NODES_S, settings.patience_s)
     while not done():
         if time.monotonic() > until:
-            raise OpsError(f"{otherwise} after {limit / 60:.0f} minutes", where=where, change="run this again")
+            raise otherwise()
         time.sleep(settings.poll_s)
 
 

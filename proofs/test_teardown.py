@@ -1,0 +1,94 @@
+"""`tandem destroy` on what the real CDK CLI deployed, killed at 20 random moments; the name is stamped again after."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "ops" / "destroy"))
+
+from torn import Torn
+
+from tandem.spec import names
+from tandem.twin.aws.cdk import Cdk, deployed
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.scene import ACCOUNT, Scene, furnish, scene
+
+ROOT = Path(__file__).resolve().parent.parent
+KILLS = 20
+CASES = {"post-us-east-2": (), "native-us-east-2": ("--gitops-removed",)}
+WITNESS = "models/witness.txt"
+
+
+@pytest.fixture(scope="module", params=sorted(CASES))
+def stamped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Torn, Scene]:
+    """An environment that the CDK CLI deployed once, its bucket with an object in it."""
+    home = tmp_path_factory.mktemp("stamped")
+    copied = scene(request.param, ROOT / "environments", ROOT / "experiments", home)
+    region = copied.environment.region
+    with Endpoint(account=ACCOUNT, region=region, state_dir=home / "deployed") as endpoint:
+        furnish(copied, endpoint.client)
+        cdk = Cdk(endpoint=endpoint, scene=copied, work=home)
+        bootstrapped(cdk, copied)
+        cdk.deploy()
+        assert set(map(kind_of, deployed(endpoint, copied.name))) == set(names.stack_kinds(copied.environment))
+        endpoint.client("s3").put_object(Bucket=names.bucket(copied.environment), Key=WITNESS, Body=b"here before")
+    torn = Torn(
+        name=copied.name, account=ACCOUNT, region=region, declared=home, state=home / "deployed", home=home,
+        flags=CASES[request.param],
+    )  # fmt: skip
+    torn.undisturbed()
+    return torn, copied
+
+
+def bootstrapped(cdk: Cdk, copied: Scene) -> None:
+    """Bootstrap with an output of its own, so that another CLI may synthesize meanwhile."""
+    place = f"aws://{ACCOUNT}/{cdk.endpoint.region}"
+    qualifier = copied.environment.bootstrap.qualifier
+    cdk.run("bootstrap", place, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
+            "--output", str(cdk.work / "bootstrap.out"))  # fmt: skip
+
+
+def kind_of(stack: str) -> str:
+    return stack.rpartition("-")[2]
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, report):
+    torn, _ = stamped
+    kills, trials, runs = Counter(), 0, 0
+    while kills.total() < KILLS // len(CASES):
+        with torn.again() as (endpoint, proxy):
+            for _ in range(chance.choice([1, 1, 2, 3])):
+                proxy.forget()
+                number, when = moment = torn.moment(chance)
+                if torn.killed(endpoint, proxy, moment):
+                    kills[f"{proxy.log[-1].operation} {when}"] += 1
+                runs += 1
+            code, left, said = torn.to_the_end(endpoint, proxy)
+            there = endpoint.client("s3").get_object(Bucket=names.bucket(stamped[1].environment), Key=WITNESS)
+            assert (code, left) == (0, torn.expected), f"killed at {number} {when}: {said}"
+            assert there["Body"].read() == b"here before"
+        trials += 1
+
+    report(environment=torn.name, kills=dict(sorted(kills.items())), trials=trials, runs=runs,
+           requests_of_an_undisturbed_run=len(torn.requests), left=sum(map(len, torn.expected)))  # fmt: skip
+
+
+def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
+    torn, copied = stamped
+    with torn.again() as (endpoint, proxy):
+        code, _, said = torn.to_the_end(endpoint, proxy)
+        assert code == 0, said
+        Cdk(endpoint=endpoint, scene=copied, work=torn.home).deploy()
+        stacks = deployed(endpoint, copied.name)
+        body = endpoint.client("s3").get_object(Bucket=names.bucket(copied.environment), Key=WITNESS)["Body"].read()
+        second, left, said = torn.to_the_end(endpoint, proxy)
+
+    assert set(map(kind_of, stacks)) == set(names.stack_kinds(copied.environment))
+    assert all(stack.status.endswith("_COMPLETE") for stack in stacks.values())
+    assert body == b"here before"
+    assert (second, left[1:]) == (0, torn.expected[1:]), said
+    report(environment=torn.name, stacks=len(stacks), orphans=len(left[1]))

@@ -1,0 +1,34 @@
+"""One endpoint for all teardowns of a worker; each has an environment of its own name."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from small_stacks import ACCOUNT, Change, Small, declared
+
+from tandem.twin.aws.endpoint import Endpoint
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[Endpoint]:
+    with Endpoint(account=ACCOUNT, region="us-east-2") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def numbers() -> Iterator[int]:
+    return itertools.count(1)
+
+
+@pytest.fixture
+def small(endpoint: Endpoint, numbers: Iterator[int], tmp_path: Path) -> Callable[..., Small]:
+    """An environment that is declared and not yet deployed."""
+
+    def make(name: str = "", change: Change = lambda _: None) -> Small:
+        environment = declared(tmp_path, name or f"small{next(numbers)}x", change)
+        return Small(environment=environment, endpoint=endpoint, folder=tmp_path)
+
+    return make

@@ -1,0 +1,192 @@
+"""An environment with a few resources in each of its stacks, deployed without the CDK; and its teardown in process."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import yaml
+from botocore.awsrequest import AWSResponse
+
+from tandem.ops.destroy.account import Account
+from tandem.ops.destroy.delete import Settings
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.load import load
+from tandem.twin.aws.endpoint import Endpoint
+
+ROOT = Path(__file__).parents[3]
+ACCOUNT = "222233334444"
+QUICK = Settings(poll_s=0.02, patience_s=20.0)
+DEPLOYED = ("Network", "Artifacts", "Image", "Cluster", "Guard", "Fleet", "Observability", "Workloads")
+Change = Callable[[dict[str, Any]], None]
+
+
+def declared(folder: Path, name: str, change: Change = lambda _: None) -> Environment:
+    """A copy of an example environment under another name in a made-up account, with the experiments it hosts."""
+    (folder / "environments").mkdir(parents=True, exist_ok=True)
+    if not (folder / "experiments").exists():
+        shutil.copytree(ROOT / "experiments", folder / "experiments")
+    document = yaml.safe_load((ROOT / "environments" / "post-us-east-2.yaml").read_text())
+    document["account"] = ACCOUNT
+    document["capacity"]["reservation_id"] = "cr-0123456789abcdef0"
+    change(document)
+    (folder / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document))
+    found = load(folder / "environments", folder / "experiments", (name,)).environments[name].environment
+    assert found
+    return found
+
+
+def templates(environment: Environment) -> dict[str, dict[str, Any]]:
+    """The stacks' resources, of the real ones' types and names."""
+    name, cluster = environment.name, names.cluster(environment)
+    tags = [{"Key": names.OWNER_TAG, "Value": name}]
+    trust = {"Version": "2012-10-17", "Statement": []}
+    role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": trust, "Tags": tags}}
+    group = {
+        "ClusterName": cluster, "NodeRole": "arn:aws:iam::222233334444:role/node", "Subnets": ["subnet-1"],
+        "ScalingConfig": {"MinSize": 0, "DesiredSize": 0, "MaxSize": 1}, "Tags": {names.OWNER_TAG: name},
+    }  # fmt: skip
+    bucket = {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain"}
+    alarm = {
+        "AlarmName": names.alarm(environment, "errors"), "Namespace": names.bench_namespace(environment),
+        "MetricName": "errors", "Statistic": "Sum", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1,
+        "ComparisonOperator": "GreaterThanThreshold",
+    }  # fmt: skip
+    bind = {
+        "ClusterName": cluster, "Namespace": "tandem-post", "ServiceAccount": "tandem-serve",
+        "RoleArn": "arn:aws:iam::222233334444:role/serve",
+    }  # fmt: skip
+    return {
+        "Network": {
+            "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.42.0.0/16", "Tags": tags}},
+            "Subnet": _of("AWS::EC2::Subnet", VpcId={"Ref": "Vpc"}, CidrBlock="10.42.0.0/20", Tags=tags),
+        },
+        "Artifacts": {
+            "Bucket": bucket | {"Properties": {"BucketName": names.bucket(environment),
+                                               "VersioningConfiguration": {"Status": "Enabled"}}},
+            "AccessLogs": bucket | {"Properties": {"BucketName": names.log_bucket(environment)}},
+        },
+        "Image": {
+            "Repository": _of("AWS::ECR::Repository", RepositoryName=names.repository(environment)),
+            "Logs": {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Retain", "Properties": {}},
+        },
+        "Cluster": {
+            "Role": role,
+            "Key": _of("AWS::KMS::Key", Description=f"Kubernetes secrets of {cluster}", KeyPolicy=trust, Tags=tags,
+                       PendingWindowInDays=30),
+            "LogGroup": _of("AWS::Logs::LogGroup", LogGroupName=f"/aws/eks/{cluster}/cluster"),
+            "Cluster": {"DependsOn": "LogGroup"} | _of(
+                "AWS::EKS::Cluster", Name=cluster, RoleArn={"Fn::GetAtt": ["Role", "Arn"]}, Tags=tags,
+                ResourcesVpcConfig={"SubnetIds": ["subnet-1"]}, DeletionProtection=True),
+        },
+        "Guard": {"Topic": _of("AWS::SNS::Topic", TopicName=names.topic(environment), Tags=tags)},
+        "Fleet": {"NodeGroup": _of("AWS::EKS::Nodegroup", NodegroupName=names.node_group(environment), **group)},
+        "Observability": {
+            "Alarm": _of("AWS::CloudWatch::Alarm", **alarm),
+            "Dashboard": _of("AWS::CloudWatch::Dashboard", DashboardName=names.dashboard(environment, "machine"),
+                             DashboardBody='{"widgets": []}'),
+        },
+        "Workloads": {"Bind": _of("AWS::EKS::PodIdentityAssociation", **bind)},
+    }  # fmt: skip
+
+
+def _of(type_: str, **properties: Any) -> dict[str, Any]:
+    return {"Type": type_, "Properties": properties}
+
+
+HOOK = SimpleNamespace(denied="", asked=None)
+
+
+MADE: dict[tuple[str, str, bool], Any] = {}  # a client takes as long to make as twenty calls
+
+
+def _client(endpoint: Endpoint, service: str, *, hooked: bool = False) -> Any:
+    at = (endpoint.url, service, hooked)
+    if at not in MADE:
+        MADE[at] = endpoint.client(service)
+        if hooked:
+            MADE[at].meta.events.register("before-call", _answer)
+    return MADE[at]
+
+
+def _answer(model: Any, **_: Any) -> Any:
+    if HOOK.asked is not None:
+        HOOK.asked.append(model.name)
+    if model.name != HOOK.denied:
+        return None
+    error = {"Error": {"Code": "AccessDenied", "Message": "not you"}, "ResponseMetadata": {}}
+    return AWSResponse("", 403, {}, None), error
+
+
+@dataclass(kw_only=True)
+class Small:
+    """One such environment at an endpoint, and what its teardown said."""
+
+    environment: Environment
+    endpoint: Endpoint
+    folder: Path
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.environment.name
+
+    def client(self, service: str) -> Any:
+        return _client(self.endpoint, service)
+
+    def deploy(self, kinds: Collection[str] = DEPLOYED, owner: str = "") -> Small:
+        for kind in (one for one in DEPLOYED if one in kinds):
+            self.create(kind, templates(self.environment)[kind], owner or self.name)
+        return self
+
+    def create(self, kind: str, resources: Mapping[str, Any], owner: str) -> None:
+        tags = [{"Key": names.OWNER_TAG, "Value": owner}] if owner != "nobody" else []
+        identity = self.client("cloudformation").create_stack(
+            StackName=names.stack(self.environment, kind), TemplateBody=json.dumps({"Resources": resources}),
+            Capabilities=["CAPABILITY_NAMED_IAM"], Tags=tags, EnableTerminationProtection=True,
+        )["StackId"]  # fmt: skip
+        until = time.monotonic() + 20
+        status = ""
+        while not status.endswith("_COMPLETE") and time.monotonic() < until:
+            stack = self.client("cloudformation").describe_stacks(StackName=identity)["Stacks"][0]
+            status = stack["StackStatus"]
+        assert status == "CREATE_COMPLETE", (kind, status, stack.get("StackStatusReason"))
+
+    def stacks(self) -> dict[str, str]:
+        """Those that exist: kind to status."""
+        pages = self.client("cloudformation").get_paginator("describe_stacks").paginate()
+        return {
+            row["StackName"].removeprefix(f"{self.name}-"): row["StackStatus"]
+            for page in pages
+            for row in page["Stacks"]
+            if row["StackName"].rpartition("-")[0] == self.name and row["StackStatus"] != "DELETE_COMPLETE"
+        }
+
+    def account(self, denied: str = "", asked: list[str] | None = None) -> Account:
+        """What asks the endpoint; one operation is denied. It holds until the next account is taken."""
+        HOOK.denied, HOOK.asked = denied, asked
+        return Account(
+            environment=self.environment, make=lambda _, service: _client(self.endpoint, service, hooked=True)
+        )
+
+    def lease(self, hours: float = 1, **changed: Any) -> None:
+        now = datetime.now(UTC)
+        lease = {
+            "schema": 1, "run": "r1", "who": "arn:aws:iam::222233334444:role/Operator", "experiment": "post",
+            "node_label": {}, "created": now.isoformat(), "deadline": (now + timedelta(hours=hours)).isoformat(),
+            "beats": False, "schedule": "s",
+        } | changed  # fmt: skip
+        self.put("lease.json", {"schema": 1, "run": "r1"})
+        self.put("runs/r1/lease.json", lease)
+
+    def put(self, key: str, body: Any) -> None:
+        text = body if isinstance(body, str) else json.dumps(body)
+        self.client("s3").put_object(Bucket=names.bucket(self.environment), Key=key, Body=text.encode())

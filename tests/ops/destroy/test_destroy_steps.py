@@ -1,0 +1,326 @@
+"""The steps of a teardown on deployed stacks: order, ownership, protections, what forbids it, what is stuck."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import pytest
+from small_stacks import QUICK, templates
+
+from tandem.ops.destroy.delete import Settings, require_still
+from tandem.ops.destroy.stacks import ORDER
+from tandem.ops.destroy.steps import destroy
+from tandem.ops.destroy.survey import survey
+from tandem.ops.fault import DeniedError, OpsError, RefusedError
+from tandem.ops.leftovers import leftovers
+from tandem.spec import names
+
+
+def taken_down(one, **how):
+    destroy(one.account(**how), QUICK, one.said.append)
+
+
+def test_every_stack_goes_in_its_order_and_the_buckets_stay(small):
+    one = small().deploy()
+
+    taken_down(one)
+
+    gone = [re.sub(r".*-(\w+): gone", r"\1", line) for line in one.said if line.endswith(": gone")]
+    assert gone == list(ORDER)
+    assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
+
+
+def test_nothing_is_left_but_what_stays_on_purpose(small):
+    one = small().deploy()
+
+    taken_down(one)
+    left = leftovers(one.account())
+
+    assert (left.orphans, left.unsearched) == ((), ())
+    assert [one.kind for one in left.kept] == ["KMS key", "bucket", "bucket", "log group", "stack"]
+
+
+def test_a_second_teardown_finds_nothing_to_do_and_the_same_left(small):
+    one = small().deploy()
+    taken_down(one)
+    before = leftovers(one.account())
+
+    seen = survey(one.account(), gitops_removed=False)
+    taken_down(one)
+
+    assert seen.goes == ()
+    assert leftovers(one.account()) == before
+
+
+@pytest.mark.parametrize("kinds", [("Network",), ("Network", "Artifacts", "Cluster"), ("Artifacts",)], ids=len)
+def test_what_is_half_deployed_goes_too(small, kinds):
+    one = small().deploy(kinds)
+
+    taken_down(one)
+
+    assert set(one.stacks()) <= {"Artifacts"}
+
+
+@pytest.mark.parametrize("owner", ["another", "nobody"])
+def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touched(small, owner):
+    one = small().deploy(("Network", "Artifacts"))
+    one.create("Image", templates(one.environment)["Image"], owner)
+    before = one.stacks()
+
+    with pytest.raises(RefusedError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"):
+        survey(one.account(), gitops_removed=False)
+
+    assert one.stacks() == before
+
+
+def test_a_stack_that_became_anothers_meanwhile_is_not_deleted(small):
+    one = small().deploy(("Artifacts",))
+    one.create("Network", templates(one.environment)["Network"], "another")
+
+    with pytest.raises(RefusedError, match="is left alone"):
+        taken_down(one)
+
+    assert one.stacks()["Network"] == "CREATE_COMPLETE"
+
+
+def test_a_live_lease_forbids_it_and_says_who_holds_it_until_when(small):
+    one = small().deploy()
+    one.lease()
+
+    with pytest.raises(
+        RefusedError, match=rf"run r1 of arn:.*Operator holds a lease until .* tandem stop --env {one.name}"
+    ):
+        survey(one.account(), gitops_removed=False)
+
+
+def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
+    one = small().deploy()
+    survey(one.account(), gitops_removed=False)
+    one.lease()
+
+    with pytest.raises(RefusedError, match="holds a lease"):
+        taken_down(one)
+
+    assert "Fleet" in one.stacks()
+
+
+@pytest.mark.parametrize("fence", [None, {"schema": 1, "state": "stopped", "who": "me", "why": "enough", "run": "r1"}])
+def test_a_lease_that_is_over_forbids_nothing(small, fence):
+    one = small().deploy()
+    one.lease(hours=-1 if fence is None else 1)
+    if fence:
+        one.put("stop.json", fence | {"at": "2026-11-21T20:00:00+00:00"})
+
+    survey(one.account(), gitops_removed=False)
+
+
+def test_a_lease_that_cannot_be_understood_is_not_taken_for_none(small):
+    one = small().deploy()
+    one.put("lease.json", "not a lease")
+
+    with pytest.raises(OpsError, match="whether a run holds the fleet is not known") as refused:
+        survey(one.account(), gitops_removed=False)
+
+    assert refused.value.code == 3
+
+
+def raised(one):
+    group = {"clusterName": names.cluster(one.environment), "nodegroupName": names.node_group(one.environment)}
+    one.client("eks").update_nodegroup_config(**group, scalingConfig={"minSize": 0, "desiredSize": 1})
+    filters = [{"Name": "tag:eks:cluster-name", "Values": [group["clusterName"]]}]
+    for _ in range(200):
+        rows = one.client("ec2").describe_instances(Filters=filters)["Reservations"]
+        if rows:
+            return rows[0]["Instances"][0]["InstanceId"]
+    raise AssertionError
+
+
+def test_a_living_node_forbids_it_and_is_named(small):
+    one = small().deploy()
+    node = raised(one)
+
+    with pytest.raises(RefusedError, match=f"accelerator nodes live: {node}"):
+        survey(one.account(), gitops_removed=False)
+
+
+def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
+    one = small().deploy(("Artifacts", "Guard"))
+    made = one.client("ec2").run_instances(
+        ImageId="ami-1", MinCount=1, MaxCount=1, InstanceType="m7i.large",
+        TagSpecifications=[{"ResourceType": "instance", "Tags": [
+            {"Key": "eks:cluster-name", "Value": names.cluster(one.environment)}]}],
+    )["Instances"][0]["InstanceId"]  # fmt: skip
+
+    with pytest.raises(OpsError, match=r"EC2 still lists i-.* terminate-instances"):
+        destroy(one.account(), Settings(poll_s=0.02, patience_s=0.2), one.said.append)
+    kept = one.stacks()
+    one.client("ec2").terminate_instances(InstanceIds=[made])
+    taken_down(one)
+
+    assert "Guard" in kept
+    assert any(made in line for line in one.said)
+    assert "Guard" not in one.stacks()
+
+
+def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
+    one = small().deploy()
+    cluster = names.cluster(one.environment)
+    one.client("eks").create_nodegroup(
+        clusterName=cluster, nodegroupName="theirs", subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x"
+    )
+
+    with pytest.raises(RefusedError, match=r"theirs.*Another tool made them, and they are left alone"):
+        survey(one.account(), gitops_removed=False)
+
+    assert "theirs" in one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"]
+
+
+def test_another_tools_node_group_of_the_fleets_name_is_left(small):
+    one = small().deploy(("Artifacts", "Cluster"))
+    cluster, group = names.cluster(one.environment), names.node_group(one.environment)
+    one.client("eks").create_nodegroup(
+        clusterName=cluster, nodegroupName=group, subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x",
+        scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
+    )  # fmt: skip
+
+    with pytest.raises(RefusedError, match=rf"node groups without the tag .*{group}"):
+        taken_down(one)
+
+    assert one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == [group]
+
+
+def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
+    one = small().deploy(("Artifacts",))
+    one.create("Cluster", {"Role": templates(one.environment)["Cluster"]["Role"]}, one.name)
+    one.client("eks").create_cluster(
+        name=names.cluster(one.environment), roleArn="arn:aws:iam::222233334444:role/x", deletionProtection=True,
+        resourcesVpcConfig={"subnetIds": ["subnet-1"]},
+    )  # fmt: skip
+
+    with pytest.raises(RefusedError, match="this cluster is protected and has no tag"):
+        taken_down(one)
+
+    assert one.client("eks").describe_cluster(name=names.cluster(one.environment))["cluster"]["deletionProtection"]
+
+
+def test_a_protection_is_lifted_only_when_its_stack_goes(small):
+    one = small().deploy()
+    with pytest.raises(DeniedError):
+        taken_down(one, denied="UpdateTerminationProtection")
+
+    pages = one.client("cloudformation").get_paginator("describe_stacks").paginate()
+    protected = {row["StackName"] for page in pages for row in page["Stacks"] if row.get("EnableTerminationProtection")}
+
+    assert {f"{one.name}-{kind}" for kind in ORDER} <= protected
+
+
+def group_in_the_vpc(one, tags):
+    vpc = next(
+        row["PhysicalResourceId"]
+        for row in one.client("cloudformation").describe_stack_resources(StackName=f"{one.name}-Network")[
+            "StackResources"
+        ]
+        if row["ResourceType"] == "AWS::EC2::VPC"
+    )
+    ec2 = one.client("ec2")
+    group = ec2.create_security_group(GroupName=f"k8s-{one.name}", Description="of a load balancer", VpcId=vpc)[
+        "GroupId"
+    ]
+    if tags:
+        ec2.create_tags(Resources=[group], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+    return group
+
+
+def test_a_stack_that_is_stuck_on_what_kubernetes_left_is_helped_and_goes(small):
+    one = small().deploy()
+    group = group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster(one.environment)}": "owned"})
+
+    taken_down(one)
+
+    assert any(group in line and "which the cluster left" in line for line in one.said)
+    assert any("stuck (DELETE_FAILED); trying once more" in line for line in one.said)
+    assert "Network" not in one.stacks()
+
+
+def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
+    one = small().deploy()
+    group = group_in_the_vpc(one, {})
+
+    with pytest.raises(OpsError) as stuck:
+        taken_down(one)
+    again = [line for line in one.said if "was not deleted" in line]
+    one.client("ec2").delete_security_group(GroupId=group)
+    taken_down(one)
+
+    assert (stuck.value.code, stuck.value.where) == (3, f"{one.name}-Network")
+    assert re.search(r"Vpc \(AWS::EC2::VPC vpc-\w+\): .*DependencyViolation", str(stuck.value))
+    assert f"aws cloudformation delete-stack --stack-name {one.name}-Network --retain-resources Vpc" in str(stuck.value)
+    assert again
+    assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
+
+
+@pytest.mark.parametrize(
+    "operation", ["DescribeStacks", "ListStackResources", "DescribeCluster", "ListNodegroups", "DescribeNodegroup",
+                  "DescribeInstances", "GetObject"],
+)  # fmt: skip
+def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed(small, operation):
+    one = small().deploy()
+    before = one.stacks()
+
+    with pytest.raises(OpsError) as refused:
+        survey(one.account(denied=operation), gitops_removed=False)
+
+    assert refused.value.code == 3
+    assert operation in str(refused.value)
+    assert one.stacks() == before
+
+
+def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(small):
+    one = small().deploy()
+
+    seen = survey(one.account(denied="ListObjectVersions"), gitops_removed=False)
+
+    (bucket,) = [stays for stays in seen.stays if stays.name == f"s3://{names.bucket(one.environment)}"]
+    assert (bucket.size, bucket.usd_month) == (None, None)
+    assert "s3:ListBucketVersions" in bucket.note
+
+
+@pytest.mark.parametrize(
+    "operation",
+    ["UpdateTerminationProtection", "DeleteStack", "UpdateClusterConfig", "DescribeUpdate", "DescribeInstances"],
+)
+def test_a_call_that_is_denied_while_deleting_says_so_and_the_next_run_goes_on(small, operation):
+    one = small().deploy()
+
+    with pytest.raises(DeniedError, match=operation) as refused:
+        taken_down(one, denied=operation)
+    taken_down(one)
+
+    assert refused.value.code == 3
+    assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
+    assert leftovers(one.account()).orphans == ()
+
+
+def test_old_versions_count_and_the_declared_price_makes_the_cost(small):
+    def priced(document):
+        document["artifacts"] = {"usd_per_gb_month": 8.0, "usd_per_gb_month_date": "2026-11-01"}
+
+    one = small(change=priced).deploy()
+    for body in ("x" * 2**19, "y" * 2**19):
+        one.put("models/a", body)
+
+    seen = survey(one.account(), gitops_removed=False)
+
+    (bucket,) = [stays for stays in seen.stays if stays.name == f"s3://{names.bucket(one.environment)}"]
+    assert (bucket.size, bucket.usd_month) == (2**20, pytest.approx(8 / 1024))
+    (logs,) = [stays for stays in seen.stays if stays.name.startswith("log group")]
+    assert logs.usd_month is None
+
+
+def test_a_deploy_that_runs_is_not_torn_away(small):
+    one = small().deploy(("Artifacts", "Network"))
+    busy = next(goes.stack for goes in survey(one.account(), gitops_removed=False).goes)
+
+    with pytest.raises(OpsError, match="it is in UPDATE_IN_PROGRESS: somebody deploys"):
+        require_still(replace(busy, status="UPDATE_IN_PROGRESS"))
