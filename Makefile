@@ -37,7 +37,7 @@ render: setup ## write manifests/
 deploy-local: setup ## deploy ENV to the local AWS endpoint, renew, destroy, adopt
 	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV)
 
-demo: setup ## the main job: check, synthesize, render, deploy locally, summarize, measure the twins
+demo: setup ## the main job: check, synthesize, render, deploy locally, measure the twins, draw their dashboards
 	@echo "==> 1/8 check every spec"
 	$(BIN)/tandem check
 	@echo "==> 2/8 synthesize with the CDK CLI"
@@ -48,11 +48,11 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, summariz
 	$(BIN)/python -m tandem.twin.aws rehearse --env $(ENV) --quick
 	@echo "==> 5/8 summary"
 	$(BIN)/tandem show $(ENV)
-	@echo "==> 6/8 start the twins of the experiment post and measure both (a minute; all files in $(MEASURED))"
+	@echo "==> 6/8 start the twins of the experiment post and measure both (a minute and a half; all files in $(MEASURED))"
 	@rm -rf $(MEASURED) && mkdir -p $(dir $(MEASURED))
 	$(BIN)/tandem twin --experiment post --log $(MEASURED)/truth -- $(BIN)/tandem bench run \
 		--baseline 'qwen-vllm={qwen-vllm}' --variant 'qwen-sd-vllm={qwen-sd-vllm}' --model Qwen/Qwen3-32B \
-		--suite real --prompts-per-class 1 --mixed --concurrency 4 --max-tokens 96 --thinking off --warm-up 1 \
+		--suite post real --prompts-per-class 1 --mixed --concurrency 4 --max-tokens 48 --thinking off --warm-up 1 \
 		--out $(MEASURED)/run > $(MEASURED).txt
 	@echo "==> 7/8 each figure beside the twins' own truth, and what a count of chunks makes of it"
 	$(BIN)/tandem bench truth $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
