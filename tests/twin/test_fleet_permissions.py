@@ -94,3 +94,15 @@ def test_rejects_the_termination_of_an_instance_with_another_tag(fleet, refusal,
 
     assert refusal(somebody.terminate_instances, InstanceIds=[instance]) == "UnauthorizedOperation"
     assert fleet.instances() == [instance]
+
+
+def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, refusal):
+    ec2 = client(fleet.endpoint, "ec2")
+    [other] = [one["InstanceId"] for one in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]]
+    key = "aws:ResourceTag/eks:cluster-name"
+    somebody = under(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client("ec2")
+    [instance] = fleet.instances()
+
+    code = refusal(somebody.terminate_instances, InstanceIds=[instance, other])
+
+    assert (code, fleet.instances()) == ("UnauthorizedOperation", [instance])

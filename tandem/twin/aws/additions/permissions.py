@@ -6,17 +6,23 @@ Plain MiniStack takes a call about a node group for one about its cluster, and k
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
+from ministack import app
 from ministack.core import iam_actions, iam_evaluator
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import ec2, eks, tagging
 
 NEEDS = {
-    ec2: ("_instances", "_tags", "_volumes"),
+    app: ("AUTH",),
+    ec2: ("_ACTION_MAP", "_error", "_instances", "_parse_member_list", "_tags", "_volumes"),
     eks: ("_clusters", "_nodegroups", "_tags"),
     iam_actions: ("extract_resource_arn",),
     iam_evaluator: ("enforce",),
     tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
 }
+
+_caller: ContextVar[str] = ContextVar("access key of this request", default="")
 
 
 def install(_handlers: dict) -> None:
@@ -27,11 +33,23 @@ def install(_handlers: dict) -> None:
     )
 
     def enforced(access_key_id, iam_action, service, region, resource_arn="*", service_context=None):  # noqa: PLR0913, PLR0917  # its callers'
+        _caller.set(access_key_id)
         context = {**_ec2_keys(resource_arn), **(service_context or {})}
         return enforce(access_key_id, iam_action, service, region, resource_arn=resource_arn, service_context=context)
 
     iam_evaluator.enforce = enforced
     tagging._RESOURCE_TAG_COLLECTORS.update(ec2=_ec2, eks=_eks)
+    terminate = ec2._ACTION_MAP["TerminateInstances"]
+    ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: _refused(parameters) or terminate(parameters)
+
+
+def _refused(parameters):
+    """The refusal of a termination of several instances for the sake of one of them; MiniStack asks for the first."""
+    for identity in ec2._parse_member_list(parameters, "InstanceId")[1:] if app.AUTH else ():
+        arn = f"arn:aws:ec2:{get_region()}:{get_account_id()}:instance/{identity}"
+        if iam_evaluator.enforce(_caller.get(), "ec2:TerminateInstances", "ec2", get_region(), resource_arn=arn):
+            return ec2._error("UnauthorizedOperation", f"not authorized to terminate {arn}", 403)
+    return None
 
 
 def _node_group(path):
