@@ -31,9 +31,13 @@ ALLOWED = {
         "tandem.metrics",
         "tandem.publish",
         "tandem.watch",
+        "tandem.stop",
+        "tandem.start",
+        "tandem.ops",
         "tandem.twin",
         "charts",
     },
+    "tandem/ops": {"tandem.ops", "tandem.spec", "tandem.artifacts", "tandem.stop", "tandem.start"},
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
     "lambdas": set(),
     "stacks": {"stacks", "tandem.spec", "tandem.rules", "tandem.watch", "tandem.metrics"},
@@ -48,6 +52,7 @@ FORBIDDEN_LIBRARIES = {
     "tandem/publish": JSII,
     "tandem/watch": JSII | {"boto3", "botocore"},
     "tandem/commands": JSII | {"boto3", "botocore"},
+    "tandem/ops": JSII,
     "stacks": {"cdk8s"},
     "charts": {"aws_cdk"},
 }
@@ -194,4 +199,12 @@ def test_the_documents_name_only_commands_that_exist() -> None:
 
     named = {name for path in documents for name in re.findall(r"`tandem ([a-z]+)", path.read_text())}
 
-    assert named <= {"check", "render", "images", "show", "new", "artifacts", "bench", "twin", "dashboard"}
+    assert named <= set(commands())
+
+
+def commands() -> list[str]:
+    """Every command of the CLI, as its help has it."""
+    said = subprocess.run(
+        [sys.executable, "-m", "tandem", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout  # fmt: skip
+    return re.findall(r"^    ([a-z]+)(?:  |$)", said, flags=re.MULTILINE)
