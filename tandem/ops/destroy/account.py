@@ -8,10 +8,16 @@ from typing import Any
 
 from botocore import xform_name
 
-from tandem.ops.account import client
+from tandem.ops.account import client, session
 from tandem.ops.fault import RAISED, ask, fault_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
+
+
+def sharing() -> Callable[[Environment, str], Any]:
+    """Return what makes clients of one session: each session reads AWS's own files anew."""
+    shared = session()
+    return lambda environment, service: client(environment, service, shared)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -24,7 +30,7 @@ class Account:
     """
 
     environment: Environment
-    make: Callable[[Environment, str], Any] = client
+    make: Callable[[Environment, str], Any] = field(default_factory=sharing)
     _made: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property

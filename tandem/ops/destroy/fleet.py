@@ -12,6 +12,7 @@ from datetime import datetime
 from tandem import stop
 from tandem.ops.destroy.account import Account, tags_of
 from tandem.ops.fault import OpsError, RefusedError, code_of
+from tandem.ops.guarded import guarded
 from tandem.spec import names
 
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
@@ -60,7 +61,7 @@ def require_parked(account: Account, now: datetime) -> None:
         OpsError: it cannot be known.
     """
     end = f"end the run, or stop the fleet: tandem stop --env {account.name}; then run this again"
-    seen = stop.look(_clients(account), guarded(account), now)
+    seen = stop.look(_clients(account), guarded(account.environment), now)
     if seen.live:
         raise RefusedError(
             f"run {seen.live.run} of {seen.live.who} holds a lease until {seen.live.deadline:%Y-%m-%d %H:%M} UTC",
@@ -71,24 +72,12 @@ def require_parked(account: Account, now: datetime) -> None:
         raise OpsError(
             f"whether a run holds the fleet is not known ({'; '.join([*unread, *seen.faults])})",
             where=f"s3://{names.bucket(account.environment)}/{stop.POINTER_KEY}",
-            change="allow s3:GetObject and s3:ListBucket on it to this identity, or mend the object, then run this again",
+            change="allow s3:GetObject and s3:ListBucket there to this identity, or mend the object, then try again",
         )  # fmt: skip
     living = nodes(account, names.node_group(account.environment))
     if living:
         listed = ", ".join(f"{one.id} ({one.state})" for one in living)
         raise RefusedError(f"accelerator nodes live: {listed}", where=names.node_group(account.environment), change=end)
-
-
-def guarded(account: Account) -> stop.Guarded:
-    """Return what a look at the fleet needs to know."""
-    environment = account.environment
-    return stop.Guarded(
-        environment=environment.name, account=environment.account, region=environment.region,
-        cluster=account.cluster, node_group=names.node_group(environment), bucket=names.bucket(environment),
-        namespace=names.bench_namespace(environment), max_hours=environment.guard.max_hours,
-        idle_minutes=environment.guard.idle_minutes, usd_per_hour=environment.capacity.usd_per_hour,
-        capacity_kind=environment.capacity.kind,
-    )  # fmt: skip
 
 
 def _clients(account: Account) -> stop.Clients:

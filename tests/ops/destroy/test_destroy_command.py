@@ -163,7 +163,8 @@ def test_without_credentials_it_says_how_to_log_in(small, run, monkeypatch):
     assert "there are no AWS credentials" in done.err
 
 
-def test_an_endpoint_that_nobody_answers_at_is_told(small, run):
+def test_an_endpoint_that_nobody_answers_at_is_told(small, run, monkeypatch):
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
     done = run(small(), AWS_ENDPOINT_URL="http://127.0.0.1:9", AWS_MAX_ATTEMPTS="1")
 
     assert done.code == 3
