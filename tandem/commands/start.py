@@ -22,6 +22,7 @@ from tandem.spec.experiment import Experiment
 
 if TYPE_CHECKING:
     from tandem.commands.start_report import Plan
+    from tandem.ops.fault import OpsError
     from tandem.ops.labels import Admitted
     from tandem.stop import Clients, Guarded
 
@@ -64,8 +65,21 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
         who = require_account(environment, shared)
         clients, limits = Clients.of(environment.region, shared), guarded(environment)
         return _start(chosen, options, _plan(environment, experiment, admitted, options), (clients, limits), who)
-    except (OpsError, StopError) as fault:
+    except StopError as fault:
+        if "NoSuchBucket" in fault.what:
+            return fleet.failed(_undeployed(environment), chosen)
         return fleet.failed(fault, chosen)
+    except OpsError as fault:
+        return fleet.failed(fault, chosen)
+
+
+def _undeployed(environment: Environment) -> OpsError:
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+
+    return RefusedError(
+        "it is not deployed: its bucket does not exist", where=f"{environment.name} in account {environment.account}",
+        change=f"npx cdk deploy '{environment.name}/*' -c env={environment.name}, or see that the name is meant",
+    )  # fmt: skip
 
 
 def _hours(text: str) -> float:

@@ -17,6 +17,7 @@ from tandem.spec.environment import Environment
 if TYPE_CHECKING:
     from tandem.stop import Clients, Guarded, Report
 
+RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
 WHY = "an operator asked for it"
 
 
@@ -90,7 +91,9 @@ def _stop(
             print(line, flush=True)
     for sentence in report.failed:
         print(f"error: {sentence}", file=sys.stderr)
-    followed = _follow(chosen, clients, limits) if options.wait else []
+    if report.failed:
+        print(f"  change   {RUNBOOK}; the reaper tries again every 5 min", file=sys.stderr)
+    followed = _follow(chosen, clients, limits, report) if options.wait else []
     if chosen.as_json:
         print_json(report.as_json() | {"followed": followed, "exit_code": int(code)})
     return code
@@ -100,6 +103,8 @@ def _lines(environment: Environment, report: Report, *, wait: bool) -> list[str]
     """Return what was done, and who does the rest."""
     name, alive = environment.name, report.seen.instances
     told = [f"{name}: stop", *(line for sentence in report.done for line in fleet.row("done", sentence))]
+    for source, said in report.seen.unknown.items():
+        told += fleet.row("unknown", f"{source}: {said}")
     if "instances" in report.seen.unknown:
         told += fleet.row("alive", "unknown: EC2 could not be asked")
     elif alive:
@@ -114,13 +119,13 @@ def _lines(environment: Environment, report: Report, *, wait: bool) -> list[str]
     return [*told, *fleet.row("again", f"tandem stop --env {name} --clear lifts the fence, once no instance lives")]
 
 
-def _follow(chosen: Selection, clients: Clients, limits: Guarded) -> list[dict[str, str]]:
+def _follow(chosen: Selection, clients: Clients, limits: Guarded, report: Report) -> list[dict[str, str]]:
     from tandem.ops import follow  # noqa: PLC0415 - boto3
     from tandem.ops.status import moment  # noqa: PLC0415
 
     said = []
     try:
-        for at, line in follow.follow(clients, limits, moment, follow.EVERY_S):
+        for at, line in follow.follow(clients, limits, moment, report.seen):
             said.append({"at": at.isoformat(), "change": line})
             if not chosen.as_json:
                 print(f"    {at:%H:%M:%S}  {line}", flush=True)

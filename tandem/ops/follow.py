@@ -19,19 +19,18 @@ QUIET = timedelta(minutes=4 * stop.PASS_MINUTES)  # a reaper that has not looked
 
 
 def follow(
-    clients: Clients, guarded: Guarded, clock: Callable[[], datetime], every_s: float = EVERY_S
+    clients: Clients, guarded: Guarded, clock: Callable[[], datetime], before: Seen | None = None
 ) -> Iterator[tuple[datetime, str]]:
     """Yield each change with its moment, until EC2 lists no instance and the node group wants none.
 
     Args:
         clients, guarded: of the environment.
         clock: the time.
-        every_s: seconds between two looks.
+        before: what the stop saw, to tell changes since; None tells all of the first look.
 
     Raises:
         OpsError: AWS could not be read for some minutes; the stop goes on.
     """
-    before: Seen | None = None
     blind, warned = 0, False
     began = clock()
     while True:
@@ -54,7 +53,7 @@ def follow(
         if not warned and seen.now - max(looked or began, began) > QUIET:
             warned = True
             yield seen.now, "the reaper has not looked since: see docs/runbook.md#fleet-will-not-go-to-zero"
-        time.sleep(every_s)
+        time.sleep(EVERY_S)
 
 
 def changes(before: Seen | None, seen: Seen) -> Iterator[str]:

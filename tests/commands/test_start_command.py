@@ -1,0 +1,315 @@
+"""`tandem start` as its user meets it, judged by what EC2 lists at the local endpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from fleet_world import Fleet
+
+from tandem.stop import FENCE_KEY, POINTER_KEY, lease_key
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+
+pytestmark = pytest.mark.endpoint
+POST = ("--experiment", "post")
+YES = ("--hours", "2", "--yes")
+
+
+def edit(fleet: Fleet, **capacity: Any) -> None:
+    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["capacity"] |= capacity
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+
+
+def labels(fleet: Fleet) -> dict[str, str]:
+    mine = fleet.guarded
+    said = fleet.client("eks").describe_nodegroup(clusterName=mine.cluster, nodegroupName=mine.node_group)
+    found: dict[str, str] = said["nodegroup"].get("labels", {})
+    return found
+
+
+def started(fleet: Fleet, capsys: pytest.CaptureFixture[str], *more: str) -> dict[str, Any]:
+    assert fleet.tandem("start", *YES, "--json", *more) == 0
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return said
+
+
+def schedules(fleet: Fleet) -> list[str]:
+    group = fleet.guarded.schedule_group
+    return [one["Name"] for one in fleet.client("scheduler").list_schedules(GroupName=group)["Schedules"]]
+
+
+def test_start_status_and_stop_bring_an_instance_and_take_it_away(fleet: Fleet) -> None:
+    codes = [fleet.tandem("start", *YES, *POST)]
+    fleet.until(["running"])
+    codes.append(fleet.tandem("status"))
+    codes.append(fleet.tandem("stop", "--wait"))
+
+    assert (codes, fleet.states()) == ([0, 0, 0], [])
+
+
+def test_after_a_stop_a_start_is_refused_until_the_fence_is_lifted(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.tandem("start", *YES)
+    fleet.tandem("stop", "--wait")
+
+    refused = fleet.tandem("start", *YES, "--run", "second")
+    assert "tandem stop --clear" in capsys.readouterr().err
+    fleet.tandem("stop", "--clear")
+
+    assert (refused, fleet.tandem("start", *YES, "--run", "third")) == (2, 0)
+
+
+def test_the_lease_and_the_one_shot_stop_are_there_when_it_is_raised(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = started(fleet, capsys, *POST)
+
+    lease = fleet.get(lease_key(said["run"]))
+    assert (fleet.get(POINTER_KEY)["run"], lease["experiment"], lease["beats"]) == (said["run"], "post", False)
+    assert schedules(fleet) == [lease["schedule"]]
+    deadline = datetime.fromisoformat(said["deadline"])
+    assert abs(deadline - datetime.now(UTC) - timedelta(hours=2)) < timedelta(minutes=1)
+
+
+def test_an_experiments_variants_are_admitted_as_far_as_devices_go(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    started(fleet, capsys, *POST)
+
+    assert labels(fleet) == {"raise.tandem/qwen-vllm": "post", "raise.tandem/qwen-sd-vllm": "post"}
+
+
+def test_variants_without_room_are_named(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
+    file.write_text(file.read_text().replace("- post\n", "- post-drafts-windows\n"))
+
+    said = started(fleet, capsys, "--experiment", "post-drafts-windows")
+
+    assert (len(said["labels"]), bool(said["waiting"])) == (2, True)
+
+
+def test_only_chooses_variants(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    said = started(fleet, capsys, *POST, "--only", "qwen-sd-vllm")
+
+    assert said["labels"] == {"raise.tandem/qwen-sd-vllm": "post"}
+
+
+def test_compile_admits_compile_jobs_and_no_server(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    said = started(fleet, capsys, *POST, "--compile")
+
+    assert said["labels"] == labels(fleet) == {"compile.tandem/experiment": "post"}
+
+
+def test_without_an_experiment_no_label_is_set(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert (started(fleet, capsys)["labels"], labels(fleet)) == ({}, {})
+
+
+def test_what_comes_next_scales_the_experiments_deployments(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    said = started(fleet, capsys, *POST)
+
+    assert said["next"][:2] == [
+        "kubectl -n tandem-post scale deploy qwen-vllm --replicas=1",
+        "kubectl -n tandem-post scale deploy qwen-sd-vllm --replicas=1",
+    ]
+
+
+def test_the_cost_is_hours_times_nodes_times_the_declared_price(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.tandem("start", *YES, "--nodes", "2")
+
+    assert "143.04 USD at most: 2 h x 2 nodes x 35.76 USD an hour" in capsys.readouterr().out
+
+
+def test_a_plan_is_shown_before_anything_is_asked_to_be_done(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = fleet.tandem("start", "--hours", "2", *POST)
+
+    said = capsys.readouterr()
+    assert (code, "add --yes" in said.err, fleet.states()) == (2, True, [])
+    for word in ("schedule", "reaper", "budget", "71.52 USD at most"):
+        assert word in said.out
+    assert "UpdateNodegroupConfig" not in {one.operation for one in proxy.log}
+
+
+@pytest.mark.parametrize(("answer", "code", "states"), [("y\n", 0, ["running"]), ("\n", 1, [])])
+def test_a_question_is_asked_of_whoever_is_there(
+    answer: str, code: int, states: list[str], fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Somebody:
+        def isatty(self) -> bool:
+            return True
+
+        def readline(self) -> str:
+            return answer
+
+    monkeypatch.setattr("sys.stdin", Somebody())
+
+    assert fleet.tandem("start", "--hours", "2") == code
+    fleet.until(states)
+
+
+def test_the_same_run_again_gets_what_it_has(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    first = started(fleet, capsys, "--run", "mine")
+    fleet.until(["running"])
+
+    again = started(fleet, capsys, "--run", "mine", "--hours", "3")
+
+    assert (again["raised_before"], again["deadline"], fleet.states()) == (True, first["deadline"], ["running"])
+
+
+def test_another_run_is_refused_while_a_lease_lives(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    started(fleet, capsys, "--run", "mine")
+
+    assert fleet.tandem("start", *YES, "--run", "other") == 2
+    assert "run mine of" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (("--hours", "9"), "guard.max_hours"),
+        (("--nodes", "3"), "capacity.nodes"),
+        (("--nodes", "0"), "capacity.nodes"),
+        (("--experiment", "dev"), "name one of: post"),
+        (("--only", "qwen-vllm"), "add --experiment NAME"),
+        ((*POST, "--only", "fast"), "name some of: qwen-vllm, qwen-sd-vllm"),
+        (("--run", "a/b"), "1 to 59 letters"),
+    ],
+)
+def test_bad_flags_give_2_and_what_to_write(
+    flags: tuple[str, ...], word: str, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = fleet.tandem("start", *YES, *flags)
+
+    assert (code, word in " ".join(capsys.readouterr().err.split()), fleet.states()) == (2, True, [])
+
+
+@pytest.mark.parametrize("hours", ["0", "-1", "nan", "inf", "soon"])
+def test_hours_are_a_number_above_0(hours: str, fleet: Fleet) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        fleet.tandem("start", f"--hours={hours}", "--yes")
+
+
+def test_an_environment_without_a_reservation_has_no_fleet(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    edit(fleet, kind="reservation", reservation_id=None)
+
+    assert fleet.tandem("start", *YES) == 2
+    assert "write capacity.reservation_id and deploy Fleet" in capsys.readouterr().err
+
+
+def block(fleet: Fleet, begins: timedelta, ends: timedelta) -> None:
+    now = datetime.now(UTC).replace(second=0, microsecond=0)
+    written = {word: f"{now + at:%Y-%m-%dT%H:%M:%SZ}" for word, at in (("starts", begins), ("ends", ends))}
+    edit(fleet, kind="capacity-block", reservation_id="cr-0123456789abcdef0", block=written)
+
+
+@pytest.mark.parametrize(
+    ("begins", "ends"),
+    [(timedelta(hours=-20), timedelta(hours=2, minutes=40)), (timedelta(hours=1), timedelta(hours=25))],
+    ids=["too near its end", "not begun"],
+)
+def test_a_start_outside_of_the_blocks_window_is_refused(
+    begins: timedelta, ends: timedelta, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    block(fleet, begins, ends)
+
+    assert fleet.tandem("start", *YES) == 2
+    assert ("the Capacity Block lasts from" in capsys.readouterr().err, fleet.states()) == (True, [])
+
+
+def test_a_blocks_hours_are_paid_already(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    block(fleet, timedelta(hours=-20), timedelta(hours=3, minutes=50))
+
+    code = fleet.tandem("start", *YES)
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert (code, "the block is paid already" in out, "only tells people: a block is paid" in out) == (0, True, True)
+
+
+@pytest.mark.parametrize(
+    ("service", "operation"),
+    [
+        ("s3", "GetObject"), ("s3", "PutObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInstances"),
+        ("scheduler", "CreateSchedule"), ("scheduler", "GetSchedule"), ("scheduler", "ListSchedules"),
+        ("eks", "UpdateNodegroupConfig"),
+    ],
+)  # fmt: skip
+def test_what_is_denied_gives_3_and_raises_nothing(
+    service: str, operation: str, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+
+    code = fleet.tandem("start", *YES)
+
+    err = capsys.readouterr().err
+    assert (code, "AccessDenied" in err, "Traceback" in err, fleet.states()) == (3, True, False, [])
+    assert service
+
+
+def test_a_fence_refuses_and_says_who_set_it(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.tandem("stop", "--why", "maintenance")
+
+    assert fleet.tandem("start", *YES) == 2
+    err = capsys.readouterr().err
+    assert ("maintenance" in err, f"s3://{fleet.guarded.bucket}/{FENCE_KEY}" in err) == (True, True)
+
+
+def test_credentials_of_another_account_touch_nothing(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
+    proxy.forget()
+
+    assert fleet.tandem("start", *YES) == 2
+    assert "credentials are of account 999988887777" in capsys.readouterr().err
+    assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
+
+
+def test_no_credentials_give_3(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+
+    assert fleet.tandem("start", *YES) == 3
+    assert "there are no AWS credentials" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("group", [None, False], ids=["never deployed", "half deployed"])
+def test_what_is_not_deployed_is_not_raised(
+    group: bool | None, undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if group is not None:
+        undeployed.deploy(group=group)
+
+    code = undeployed.tandem("start", *YES)
+
+    err = capsys.readouterr().err
+    assert (code, "Traceback" in err) == (2, False)
+    assert re.search(r"deploy the Fleet stack|not deployed", err)
+
+
+def test_another_tools_node_group_of_the_same_name_is_left_alone(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.deploy(tags={"owner": "eksctl"})
+
+    assert undeployed.tandem("start", *YES) == 2
+    assert ("another's" in capsys.readouterr().err, undeployed.states()) == (True, [])
+
+
+def test_every_line_but_commands_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.tandem("start", *YES, *POST)
+
+    wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > 100]
+    assert [line for line in wide if "tandem bench run" not in line] == []

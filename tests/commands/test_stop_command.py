@@ -1,0 +1,277 @@
+"""`tandem stop` as its user meets it, judged by what EC2 lists at the local endpoint."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fleet_world import Fleet
+
+from tandem.ops import follow
+from tandem.stop import FENCE_KEY, Clients, reap
+from tandem.twin.aws import fleet as knobs
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+
+pytestmark = pytest.mark.endpoint
+QUICK = knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05)
+LASTING = knobs.Fleet(start_delay_s=0.05, keeps_surplus=True, stop_delay_s=0.05)  # EKS takes 0 and ends nobody
+
+
+def size(fleet: Fleet) -> int:
+    mine = fleet.guarded
+    said = fleet.client("eks").describe_nodegroup(clusterName=mine.cluster, nodegroupName=mine.node_group)
+    return int(said["nodegroup"]["scalingConfig"]["desiredSize"])
+
+
+def test_a_stop_ends_every_instance(fleet: Fleet) -> None:
+    fleet.scale(2)
+
+    code = fleet.tandem("stop")
+
+    fleet.until([])
+    assert (code, fleet.states()) == (0, [])
+
+
+def test_a_stop_leaves_a_fence_with_who_and_why(fleet: Fleet) -> None:
+    fleet.scale(1)
+
+    fleet.tandem("stop", "--why", "the bench hangs")
+
+    fence = fleet.get(FENCE_KEY)
+    assert (fence["state"], fence["why"]) == ("stopping", "the bench hangs")
+    assert fence["who"].startswith("arn:aws:iam::111122223333:")
+
+
+def test_without_wait_it_says_who_finishes_it(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.endpoint.fleet(LASTING)
+    fleet.scale(1)
+
+    fleet.tandem("stop")
+
+    out = capsys.readouterr().out
+    assert ("the reaper" in out, f"tandem stop --env {fleet.name} --wait" in out) == (True, True)
+
+
+def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.scale(1)
+    [one] = fleet.instances()
+
+    code = fleet.tandem("stop", "--wait")
+
+    out = capsys.readouterr().out
+    assert (code, fleet.states()) == (0, [])
+    assert f"{one['InstanceId']} is gone" in out
+
+
+def test_wait_follows_the_reaper_to_the_end_where_eks_ends_nobody(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.endpoint.fleet(LASTING)
+    fleet.scale(1)
+    minutes = itertools.count(6, 6)
+    clients = Clients.of("us-east-2")
+
+    def passes(_: float) -> None:
+        reap(clients, fleet.guarded, datetime.now(UTC) + timedelta(minutes=next(minutes)))
+
+    monkeypatch.setattr("time.sleep", passes)
+
+    code = fleet.tandem("stop", "--wait")
+
+    assert (code, fleet.states(), "fence: terminating" in capsys.readouterr().out) == (0, [], True)
+
+
+def test_an_interrupt_of_wait_leaves_the_stop_to_go_on(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.scale(1)
+    fleet.endpoint.fleet(knobs.Fleet(stop_delay_s=0.6))
+    with monkeypatch.context() as patch:
+        patch.setattr("tandem.ops.follow.time.sleep", interrupted)
+        code = fleet.tandem("stop", "--wait")
+
+    fleet.until([])
+    assert (code, "the stop goes on without this command" in capsys.readouterr().err) == (130, True)
+
+
+def interrupted(_: float) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.scale(1)
+    proxy.use(Rule(operation="DescribeInstances", fault=ACCESS_DENIED))
+
+    code = fleet.tandem("stop", "--wait")
+
+    assert (code, "the stop goes on without this command" in capsys.readouterr().err) == (3, True)
+    fleet.until([])
+
+
+def test_a_reaper_that_does_not_look_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    fleet.endpoint.fleet(LASTING)
+    fleet.scale(1)
+    monkeypatch.setattr("tandem.ops.follow.time.sleep", lambda _: fleet.endpoint.fleet(QUICK))
+    moments = itertools.count()
+    clock = lambda: datetime.now(UTC) + next(moments) * timedelta(hours=1)  # noqa: E731 - a clock that runs
+    fleet.tandem("stop")
+
+    said = []
+    for _, line in follow.follow(Clients.of("us-east-2"), fleet.guarded, clock):
+        said.append(line)
+        if "the reaper has not looked" in line:
+            break
+
+    assert said[-1] == "the reaper has not looked since: see docs/runbook.md#fleet-will-not-go-to-zero"
+
+
+def test_a_stop_twice_is_a_stop(fleet: Fleet) -> None:
+    fleet.scale(1)
+
+    codes = [fleet.tandem("stop", "--why", "first"), fleet.tandem("stop", "--why", "second")]
+
+    fleet.until([])
+    assert (codes, fleet.get(FENCE_KEY)["why"]) == ([0, 0], "first")
+
+
+def test_a_broken_experiment_keeps_nobody_from_stopping(fleet: Fleet) -> None:
+    fleet.scale(1)
+    (fleet.specs / "experiments" / "post.yaml").write_text("variants: nonsense")
+
+    code = fleet.tandem("stop")
+
+    fleet.until([])
+    assert code == 0
+
+
+def test_clear_lifts_the_fence(fleet: Fleet) -> None:
+    fleet.tandem("stop")
+
+    code = fleet.tandem("stop", "--clear")
+
+    assert (code, fleet.get(FENCE_KEY)["state"]) == (0, "lifted")
+
+
+def test_clear_is_refused_while_an_instance_lives(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.endpoint.fleet(LASTING)
+    fleet.scale(1)
+    fleet.tandem("stop")
+
+    code = fleet.tandem("stop", "--clear")
+
+    assert (code, "the fleet is not gone" in capsys.readouterr().err) == (2, True)
+    assert fleet.get(FENCE_KEY)["state"] == "stopping"
+
+
+def test_clear_without_a_fence_is_refused(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet.tandem("stop", "--clear") == 2
+    assert "there is no fence" in capsys.readouterr().err
+
+
+def test_json_is_one_document_with_what_was_done(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.scale(1)
+
+    fleet.tandem("stop", "--wait", "--json")
+
+    said: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert (said["exit_code"], said["failed"], bool(said["done"]), bool(said["followed"])) == (0, [], True, True)
+
+
+@pytest.mark.parametrize(
+    ("operation", "stops"),
+    [
+        ("PutObject", True), ("DescribeNodegroup", False), ("DescribeInstances", True),
+        ("UpdateNodegroupConfig", False), ("PutMetricData", True), ("Publish", True),
+    ],
+)  # fmt: skip
+def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(
+    operation: str, stops: bool, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.scale(1)
+    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+
+    code = fleet.tandem("stop")
+
+    err = capsys.readouterr().err
+    assert (code, "AccessDenied" in err, "Traceback" in err) == (3, True, False)
+    if stops:
+        fleet.until([])
+    assert (size(fleet) == 0) == stops or operation == "DescribeNodegroup"
+
+
+def test_a_fence_that_cannot_be_read_is_told_and_hinders_no_stop(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.scale(1)
+    proxy.use(Rule(operation="GetObject", fault=ACCESS_DENIED))
+
+    code = fleet.tandem("stop")
+
+    fleet.until([])
+    assert (code, "unknown   fence: AccessDenied" in capsys.readouterr().out) == (0, True)
+
+
+def test_credentials_of_another_account_touch_nothing(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.scale(1)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
+    proxy.forget()
+
+    code = fleet.tandem("stop")
+
+    assert (code, "credentials are of account" in capsys.readouterr().err, fleet.states()) == (2, True, ["running"])
+    assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
+
+
+def test_no_credentials_give_3(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+
+    assert fleet.tandem("stop") == 3
+    assert "there are no AWS credentials" in capsys.readouterr().err
+
+
+def test_an_environment_that_was_never_deployed_has_nothing_to_stop(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = undeployed.tandem("stop")
+
+    assert (code, "nothing to stop" in capsys.readouterr().err) == (2, True)
+
+
+def test_a_half_deployed_environment_is_fenced(undeployed: Fleet) -> None:
+    undeployed.deploy(group=False)
+
+    code = undeployed.tandem("stop")
+
+    assert (code, undeployed.get(FENCE_KEY)["state"]) == (0, "stopped")
+
+
+def test_another_tools_node_group_of_the_same_name_is_left_alone(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.deploy(tags={"owner": "eksctl"})
+    undeployed.scale(1)
+
+    code = undeployed.tandem("stop")
+
+    assert (code, size(undeployed), undeployed.states()) == (3, 1, ["running"])
+    assert "another's" in capsys.readouterr().err
+
+
+def test_every_line_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.endpoint.fleet(LASTING)
+    fleet.scale(2)
+
+    fleet.tandem("stop", "--why", "a reason that needs many words " * 5)
+
+    assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 100] == []
