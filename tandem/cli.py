@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tandem.commands import bench, dashboard, twin
+from tandem.commands import bench, dashboard, destroy, start, status, stop, twin
 from tandem.commands.artifacts import add_verbs, artifacts
 from tandem.commands.check import check
 from tandem.commands.images import images
@@ -63,7 +63,11 @@ def _run(options: argparse.Namespace) -> Exit:
         "bench": lambda: bench.bench(chosen, options),
         "dashboard": lambda: dashboard.dashboard(chosen, options),
         "twin": lambda: twin.twin(chosen, options),
+        "destroy": lambda: destroy.destroy(chosen, options),
         "show": lambda: show(chosen),
+        "start": lambda: start.start(chosen, options),
+        "stop": lambda: stop.stop(chosen, options),
+        "status": lambda: status.status(chosen, options),
     }
     return commands[options.command]()
 
@@ -96,6 +100,14 @@ def _parser() -> argparse.ArgumentParser:
     dashboard.add_flags(commands.add_parser("dashboard", help=does, description=does, epilog=EPILOG, parents=[shared]))
     does = "start the servers of an experiment as twins, without an accelerator"
     twin.add_flags(commands.add_parser("twin", help=does, description=does, epilog=EPILOG, parents=[shared]))
+    does = "raise the fleet for so many hours, behind a lease and an armed stop"
+    start.add_flags(commands.add_parser("start", help=does, description=does, epilog=EPILOG, parents=[shared]))
+    does = "stop the fleet: fence it and set it to 0; or lift the fence"
+    stop.add_flags(commands.add_parser("stop", help=does, description=does, epilog=EPILOG, parents=[shared]))
+    does = "show the fleet, what it has cost since its launch, and what will end it"
+    status.add_flags(commands.add_parser("status", help=does, description=does, epilog=EPILOG, parents=[shared]))
+    does = "take an environment down stack by stack, and search for what is left"
+    destroy.add_flags(commands.add_parser("destroy", help=does, description=does, epilog=EPILOG, parents=[shared]))
     new = commands.add_parser("new", help="write a commented starter of both files", epilog=EPILOG)
     new.add_argument("name", metavar="NAME", help="name of the environment and the experiment")
     _shared(new)
