@@ -1,4 +1,4 @@
-# ruff: noqa: ANN001, ANN202 - MiniStack is untyped and has no public interface
+# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """How fleets behave here, said by a test over HTTP, and the clock that they and schedules go by.
 
 `GET` and `PUT /_tandem/fleet` take all knobs at once as JSON; what a PUT leaves out is at its default again. When a
@@ -16,9 +16,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 
 from ministack import app
-from ministack.services import eks
 
-NEEDS = {app: ("app",), eks: ("reset",)}
+NEEDS = {app: ("_reset_all_state", "app")}
 
 PATH = "/_tandem/fleet"
 # held by whoever changes instances, groups or what is scheduled
@@ -70,7 +69,7 @@ def stamp(moment_s: float) -> str:
 
 def install(_handlers: dict) -> None:
     """Serve the knobs, and forget them at a reset."""
-    served, reset = app.app, eks.reset
+    served, reset = app.app, app._reset_all_state
 
     async def with_knobs(scope, receive, send):
         if scope["type"] == "http" and scope["path"] == PATH:
@@ -79,12 +78,13 @@ def install(_handlers: dict) -> None:
             await served(scope, receive, send)
 
     def forgotten():
-        _use(Knobs())
-        for each in forget:
-            each()
-        reset()
+        with lock:  # or a group that is still known would start anew what EC2 has forgotten already
+            _use(Knobs())
+            for each in forget:
+                each()
+            reset()
 
-    app.app, eks.reset = with_knobs, forgotten
+    app.app, app._reset_all_state = with_knobs, forgotten
 
 
 def _use(knobs):

@@ -48,6 +48,7 @@ class _Invocation:
     retries: int = 0
     next_at: float = 0.0
     fault: tuple[str, str] = ("", "")
+    resets: int = 0
 
 
 class _FailedError(Exception):
@@ -55,6 +56,7 @@ class _FailedError(Exception):
 
 
 _waiting: list[_Invocation] = []
+_resets = [0]  # what began before the last one is forgotten, though it be under way
 
 
 def install(_handlers: dict) -> None:
@@ -67,10 +69,15 @@ def install(_handlers: dict) -> None:
             return
         now = fleet_knobs.now()
         at = scheduler._at_time_epoch(rule.get("ScheduleExpression", "")) or now
-        _attempt(_Invocation(rule, target, get_account_id(), get_region(), at, now))
+        _attempt(_Invocation(rule, target, get_account_id(), get_region(), at, now, resets=_resets[0]))
 
     eventbridge._invoke_target = invoked
-    fleet_knobs.forget.append(_waiting.clear)
+    fleet_knobs.forget.append(_forget)
+
+
+def _forget():
+    _resets[0] += 1
+    _waiting.clear()
 
 
 def refusal(target: dict) -> str | None:
@@ -125,6 +132,8 @@ def _attempt(one):
     try:
         _call(one)
     except _FailedError as fault:
+        if one.resets != _resets[0]:
+            return
         one.fault = fault.args
         _LOG.warning("%s failed: %s: %s", one.schedule["Arn"], *one.fault)
         if one.retries >= _policy(one)["MaximumRetryAttempts"]:
