@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from guard_world import GUARDED, World
+from guard_world import GUARDED, LABEL, World
 
 from tandem.start import raise_fleet
 from tandem.stop import Guarded, clear, reap, stop
-
-LABEL = {"raise.tandem/fast": "first"}
 
 
 @pytest.fixture

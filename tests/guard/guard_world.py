@@ -31,6 +31,7 @@ GUARDED = Guarded(
     max_hours=8, idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand", schedule_group="tandem-home",
     scheduler_role_arn="arn:aws:iam::111122223333:role/stop", dead_letter_arn="arn:aws:sqs:us-east-2:111122223333:dead",
 )  # fmt: skip
+LABEL = {"raise.tandem/fast": "first"}
 ALIVE = ("pending", "running", "shutting-down")
 
 

@@ -1,0 +1,430 @@
+"""Stops and starts through boto3 at the local AWS endpoint, judged by what EC2 lists and never by the desired size."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import json
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from botocore.config import Config
+from guard_world import LABEL
+
+from tandem.start import raise_fleet
+from tandem.stop import FENCE_KEY, OWNER_TAG, Clients, Guarded, RefusedError, StopError, WorldError, clear, reap, stop
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.fleet import Fleet
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import INTERNAL_ERROR, THROTTLING, Drop, Rule
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint")]
+
+ROOT = Path(__file__).resolve().parents[2]
+ACCOUNT = "222233334444"
+NODES = f"arn:aws:iam::{ACCOUNT}:role/nodes"
+QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1)
+LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3")
+CALLS = ["GetObject", "PutObject", "DescribeNodegroup", "UpdateNodegroupConfig", "DescribeInstances", "Publish",
+         "PutMetricData"]  # fmt: skip
+_NUMBER = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    with Endpoint(account=ACCOUNT, region="us-east-2") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proxy(endpoint):
+    with FaultProxy(endpoint.url) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def clients(endpoint, proxy, tmp_path_factory):
+    """What a Lambda has: boto3 with its own retries, behind the proxy."""
+    said = endpoint.client_environment(tmp_path_factory.mktemp("home"))
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in said.items():
+            patch.setenv(name, value)
+        patch.setenv("AWS_ENDPOINT_URL", proxy.url)
+        patch.delenv("AWS_ENDPOINT_URL_S3")
+        yield Clients.of("us-east-2")
+
+
+@pytest.fixture(scope="module")
+def impatient(clients):  # noqa: ARG001 - their settings
+    """The same without retries, whose waits would be all that a test of a lasting fault does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tandem.stop.CALLS", Config(retries={"total_max_attempts": 1}))
+        yield Clients.of("us-east-2")
+
+
+@pytest.fixture
+def scene(endpoint, proxy, clients):
+    """A new environment: cluster, node group, bucket, topic, schedules; and what EC2 lists of it."""
+    proxy.use()
+    endpoint.fleet(QUICK)
+    name = f"g{next(_NUMBER)}"
+    topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
+    queue = endpoint.client("sqs").create_queue(QueueName=f"{name}-people")["QueueUrl"]
+    endpoint.client("sns").subscribe(
+        TopicArn=topic, Protocol="sqs", Endpoint=f"arn:aws:sqs:us-east-2:{ACCOUNT}:{name}-people"
+    )
+    guarded = Guarded(
+        environment=name, account=ACCOUNT, region="us-east-2", cluster=f"tandem-{name}", node_group=f"{name}-trn2",
+        bucket=f"tandem-{name}", topic_arn=topic, namespace=f"Tandem/{name}", max_hours=8, idle_minutes=30,
+        usd_per_hour=36, capacity_kind="on-demand", schedule_group=f"tandem-{name}",
+        scheduler_role_arn=f"arn:aws:iam::{ACCOUNT}:role/{name}", dead_letter_arn=f"arn:aws:sqs:us-east-2:{ACCOUNT}:d",
+    )  # fmt: skip
+    endpoint.client("s3").create_bucket(
+        Bucket=guarded.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+    )
+    endpoint.client("scheduler").create_schedule_group(Name=guarded.schedule_group)
+    endpoint.client("eks").create_cluster(name=guarded.cluster, roleArn=NODES, resourcesVpcConfig={})
+    made = Scene(endpoint, clients, guarded, queue)
+    made.group({OWNER_TAG: name})
+    yield made
+    proxy.use()
+    endpoint.fleet()
+
+
+class Scene:
+    """One environment, and who acts on it."""
+
+    def __init__(self, endpoint, clients, guarded, queue):
+        self.endpoint, self.clients, self.guarded, self.queue = endpoint, clients, guarded, queue
+        self.ec2, self.s3 = endpoint.client("ec2"), endpoint.client("s3")
+
+    def group(self, tags):
+        self.endpoint.client("eks").create_nodegroup(
+            clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group, subnets=["subnet-1"],
+            nodeRole=NODES, scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2}, tags=tags,
+        )  # fmt: skip
+
+    def start(self, run="r1", hours=2.0, nodes=1):
+        return raise_fleet(self.clients, self.guarded, run=run, hours=hours, experiment="first", nodes=nodes,
+                           label=LABEL, who="anna", beats=False, now=self.endpoint.now())  # fmt: skip
+
+    def halt(self, why="enough"):
+        return stop(self.clients, self.guarded, who="anna", why=why, run=None, now=self.endpoint.now())
+
+    def reap(self):
+        return reap(self.clients, self.guarded, self.endpoint.now())
+
+    def states(self):
+        wanted = [{"Name": "tag:eks:cluster-name", "Values": [self.guarded.cluster]}]
+        listed = self.ec2.describe_instances(Filters=wanted)["Reservations"]
+        found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
+        return sorted(state for state in found if state != "terminated")
+
+    def until(self, wanted):
+        deadline = time.monotonic() + 10
+        while (found := self.states()) != wanted and time.monotonic() < deadline:
+            time.sleep(0.02)
+        return found
+
+    def raised(self, nodes=1):
+        self.start(nodes=nodes)
+        assert self.until(["running"] * nodes) == ["running"] * nodes
+
+    def by_hand(self, desired):
+        self.endpoint.client("eks").update_nodegroup_config(
+            clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group,
+            scalingConfig={"minSize": 0, "desiredSize": desired},
+        )  # fmt: skip
+
+    def object(self, key):
+        return json.loads(self.s3.get_object(Bucket=self.guarded.bucket, Key=key)["Body"].read())
+
+    def later(self, knobs=QUICK, **time_):
+        self.endpoint.fleet(replace(knobs, clock_offset_s=timedelta(**time_).total_seconds()))
+
+    def told(self):
+        sqs = self.endpoint.client("sqs")
+        found = sqs.receive_message(QueueUrl=self.queue, MaxNumberOfMessages=10).get("Messages", [])
+        return [json.loads(one["Body"])["Subject"] for one in found]
+
+
+def test_a_start_raises_and_a_stop_leaves_nothing(scene):
+    scene.raised(2)
+    scene.halt()
+    scene.until([])
+    scene.later(minutes=5)
+
+    assert (scene.reap().failed, scene.states()) == ((), [])
+    assert scene.object(FENCE_KEY)["state"] == "stopped"
+    assert sorted(scene.told()) == [
+        f"Tandem {scene.guarded.environment}: fleet being stopped", f"Tandem {scene.guarded.environment}: fleet gone",
+    ]  # fmt: skip
+
+
+def test_a_start_behind_a_fence_is_refused_until_it_is_lifted(scene):
+    scene.halt()
+    with pytest.raises(RefusedError, match="fenced by anna"):
+        scene.start()
+    clear(scene.clients, scene.guarded, who="anna", now=scene.endpoint.now())
+    scene.raised()
+
+
+def test_the_labels_of_the_run_stand_on_the_node_group(scene):
+    scene.raised()
+    found = scene.endpoint.client("eks").describe_nodegroup(
+        clusterName=scene.guarded.cluster, nodegroupName=scene.guarded.node_group
+    )["nodegroup"]["labels"]
+
+    assert LABEL.items() <= found.items()
+
+
+# each path alone
+
+
+def test_the_one_shot_stop_alone_ends_the_fleet_at_its_deadline(scene):
+    scene.raised()
+    scene.later(hours=2, minutes=1)
+
+    assert scene.until([]) == []
+    with pytest.raises(StopError, match="the lease of run r1 ended"):
+        scene.start()
+
+
+def test_the_reaper_alone_ends_the_fleet_at_its_deadline(scene):
+    scene.raised()
+    scene.clients.scheduler.delete_schedule(GroupName=scene.guarded.schedule_group, Name="stop-r1")
+    scene.later(hours=2, minutes=1)
+    before = scene.states()
+    scene.reap()
+
+    assert (before, scene.until([])) == (["running"], [])
+
+
+def test_the_reaper_alone_ends_what_somebody_raised(scene):
+    scene.by_hand(1)
+    scene.until(["running"])
+    scene.later(minutes=29)
+    early = scene.reap().due.why
+    scene.later(minutes=31)
+    scene.reap()
+
+    assert (early, scene.until([])) == ((), [])
+
+
+# machines that do not go
+
+
+@pytest.mark.parametrize("knob", ["keeps_surplus", "ignores_request", "refuses_update"])
+def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
+    knobs = replace(QUICK, **{knob: True})
+    scene.raised()
+    scene.endpoint.fleet(knobs)
+    scene.halt()
+    between = scene.states()
+    scene.later(knobs, minutes=11)
+    report = scene.reap()
+    scene.later(QUICK, minutes=12)
+    scene.reap()
+
+    assert between == ["running"]
+    assert any(one.startswith("terminated by id: i-") for one in report.done)
+    assert scene.until([]) == []
+
+
+def test_slow_machines_are_followed_to_their_end(scene):
+    scene.raised()
+    slow = replace(QUICK, slow_factor=6000)
+    scene.endpoint.fleet(slow)
+    scene.halt()
+    scene.later(slow, minutes=5)
+    between = (scene.reap().seen.fence.state, scene.states())
+    scene.later(slow, minutes=15)
+    scene.reap()
+
+    assert between == ("stopping", ["shutting-down"])
+    assert (scene.states(), scene.object(FENCE_KEY)["state"]) == ([], "stopped")
+
+
+def test_half_a_fleet_is_stopped_whole(scene):
+    scene.endpoint.fleet(replace(QUICK, half=True))
+    scene.start(nodes=2)
+    assert scene.until(["running"]) == ["running"]
+    scene.endpoint.fleet(QUICK)
+    scene.halt()
+
+    assert scene.until([]) == []
+
+
+# AWS that fails
+
+
+def test_what_fails_once_is_tried_again_within_the_pass(scene, proxy):
+    scene.raised()
+    faults = itertools.cycle([THROTTLING, INTERNAL_ERROR, Drop()])
+    proxy.use(*(Rule(fault=next(faults), operation=operation, times=1) for operation in CALLS))
+    report = scene.halt()
+
+    assert (report.failed, scene.until([])) == ((), [])
+    assert sum(one.fault is not None for one in proxy.log) >= len(CALLS)
+
+
+@pytest.mark.parametrize("operation", CALLS)
+def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(scene, proxy, impatient, operation):
+    scene.raised()
+    scene.clients = impatient
+    proxy.use(Rule(fault=INTERNAL_ERROR, operation=operation))
+    failed = scene.halt().failed
+    proxy.use()
+    scene.later(minutes=11)
+    report = scene.reap()
+
+    assert failed or operation == "GetObject"  # the fence is written though it could not be read
+    assert (report.failed, scene.until([])) == ((), [])
+
+
+def test_s3_out_of_reach_does_not_keep_the_fleet_up(scene, proxy, impatient):
+    scene.raised()
+    scene.clients = impatient
+    proxy.use(Rule(fault=Drop(), service="s3"))
+    report = scene.halt()
+    gone = scene.until([])
+    proxy.use()
+    scene.later(minutes=11)
+    scene.reap()
+
+    assert (gone, any("stop.json" in one for one in report.failed)) == ([], True)
+    assert scene.object(FENCE_KEY)["state"] == "stopped"
+
+
+@pytest.mark.parametrize("operation", ["CreateSchedule", "GetSchedule", "ListSchedules"])
+def test_a_start_that_cannot_arm_raises_nothing(scene, proxy, impatient, operation):
+    scene.clients = impatient
+    proxy.use(Rule(fault=INTERNAL_ERROR, operation=operation))
+
+    with pytest.raises(WorldError, match="arming the one-shot stop failed"):
+        scene.start()
+    assert scene.states() == []
+
+
+def test_a_stop_while_a_raise_is_under_way_has_the_last_word(scene, monkeypatch):
+    from tandem import start  # noqa: PLC0415 - the module, to come in between
+
+    taken = start._Start.raise_
+
+    def raised(self):
+        scene.halt()
+        taken(self)
+
+    monkeypatch.setattr(start._Start, "raise_", raised)
+
+    with pytest.raises(RefusedError, match="stopped while it was being raised"):
+        scene.start()
+    assert scene.until([]) == []
+
+
+def test_another_tools_node_group_of_the_same_name_is_not_touched(scene):
+    scene.endpoint.client("eks").delete_nodegroup(
+        clusterName=scene.guarded.cluster, nodegroupName=scene.guarded.node_group
+    )
+    scene.group({"made-by": "another"})
+    scene.by_hand(1)
+    scene.until(["running"])
+    report = scene.halt()
+    scene.later(hours=9)
+    scene.reap()
+
+    assert scene.states() == ["running"]
+    assert any("it is another's" in one for one in report.failed)
+
+
+# the functions
+
+
+@pytest.fixture
+def invoke(scene, endpoint, tmp_path):
+    """Run a handler where there is nothing but what is packed and what Lambda's Python brings."""
+
+    def act(name, event=None, **variables):
+        packed, libraries = tmp_path / name, tmp_path / "libraries"
+        pack(name, packed)
+        libraries.mkdir(exist_ok=True)
+        packages = Path(importlib.util.find_spec("boto3").origin).parents[1]
+        for library in LIBRARIES:
+            if not (libraries / library).exists():
+                (libraries / library).symlink_to(packages / library)
+        code = (
+            f"import sys; sys.path[:0] = [{str(packed)!r}, {str(libraries)!r}]\n"
+            "import json, handler\n"
+            "handler.handler(json.load(sys.stdin), None)\n"
+            "strangers = [n for n in sys.modules if n.startswith('tandem.') and n not in ('tandem.stop',)]\n"
+            "sys.exit(sorted(strangers + [n for n in ('pydantic', 'yaml') if n in sys.modules]) or 0)\n"
+        )
+        said = {**endpoint.client_environment(tmp_path), **scene.guarded.variables(), **variables}
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", "-B", "-c", code], input=json.dumps(event or {}), env=said,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return SimpleNamespace(code=done.returncode, error=done.stderr, out=done.stdout)
+
+    return act
+
+
+def pack(name, folder):
+    """Lay out a function as it is packed: its own folder's files at the root, all else under its path."""
+    for line in (ROOT / "lambdas" / name / "files.txt").read_text().split():
+        target = folder / line.removeprefix(f"lambdas/{name}/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes((ROOT / line).read_bytes())
+
+
+def notification(subject="AWS Budgets: home has exceeded your alert threshold"):
+    return {"Records": [{"EventSource": "aws:sns", "Sns": {"Subject": subject, "Message": "Budget: 2000 USD"}}]}
+
+
+def test_the_stop_function_stops_for_a_budget_with_nothing_else_there(scene, invoke):
+    scene.raised()
+    scene.clients.scheduler.delete_schedule(GroupName=scene.guarded.schedule_group, Name="stop-r1")
+    done = invoke("stop", notification())
+
+    assert (done.code, done.error, scene.until([])) == (0, "", [])
+    assert scene.object(FENCE_KEY)["who"] == "budget"
+    assert "has exceeded" in scene.object(FENCE_KEY)["why"]
+
+
+def test_the_stop_function_only_tells_of_a_budget_of_a_capacity_block(scene, invoke):
+    scene.raised()
+    done = invoke("stop", notification(), TANDEM_CAPACITY_KIND="capacity-block")
+
+    assert (done.code, done.error, scene.states()) == (0, "", ["running"])
+    assert scene.told() == [f"Tandem {scene.guarded.environment}: budget notified, nothing is stopped"]
+
+
+def test_the_reap_function_makes_a_pass(scene, invoke):
+    scene.by_hand(1)
+    scene.until(["running"])
+    scene.endpoint.fleet(replace(QUICK, older_s=3600))
+    done = invoke("reap")
+
+    assert (done.code, done.error, scene.until([])) == (0, "", [])
+    assert json.loads(done.out)["why"][0].startswith("fenced by reap: instances have lived 30 minutes without a lease")
+
+
+def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
+    proxy.use(Rule(fault=INTERNAL_ERROR, service="eks"))
+    done = invoke("reap", AWS_ENDPOINT_URL=proxy.url)
+
+    assert done.code == 1
+    assert "node group unknown" in done.error
+
+
+@pytest.mark.parametrize("name", ["stop", "reap"])
+def test_a_function_packs_all_that_it_imports_and_no_more(name):
+    lines = (ROOT / "lambdas" / name / "files.txt").read_text().split()
+
+    assert sorted(lines) == sorted([f"lambdas/{name}/handler.py", "tandem/__init__.py", "tandem/stop.py"])

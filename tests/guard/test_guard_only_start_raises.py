@@ -1,0 +1,47 @@
+"""Nothing but tandem/start.py asks EKS for a node; a template's desired size is 0, and so is a stop's."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+RAISES = re.compile(r"update_nodegroup_config|[uU]pdateNodegroupConfig|set_desired_capacity|SetDesiredCapacity")
+SIZED = re.compile(r"[\"']?(?:desired_?[sS]ize|DesiredSize|min_?[sS]ize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)")
+
+
+def ours():
+    """Our own programs but for the twin, which plays EKS."""
+    folders = ("tandem", "stacks", "lambdas", "charts")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return [path for path in files if "twin" not in path.parts]
+
+
+def calls():
+    return {
+        str(path.relative_to(ROOT)) for path in ours() if re.search(r"\.update_nodegroup_config\(", path.read_text())
+    }
+
+
+def sizes(path):
+    return set(SIZED.findall(path.read_text()))
+
+
+def test_two_files_call_eks_for_a_size():
+    assert calls() == {"tandem/start.py", "tandem/stop.py"}
+
+
+def test_a_stop_knows_no_size_but_0():
+    assert sizes(ROOT / "tandem/stop.py") <= {"0"}
+
+
+def test_a_start_knows_one_size_that_is_not_0():
+    assert sizes(ROOT / "tandem/start.py") == {"0", "self.asked.nodes"}
+
+
+def test_no_template_asks_for_an_accelerator():
+    assert sizes(ROOT / "stacks/fleet.py") == {"0"}
+
+
+def test_nobody_scales_behind_ekss_back():
+    assert [path for path in ours() if re.search(r"set_desired_capacity\(|SetDesiredCapacity", path.read_text())] == []
