@@ -69,6 +69,9 @@ def destroy(chosen: Selection, options: argparse.Namespace) -> Exit:
         return _destroy(environment, chosen, options)
     except OpsError as fault:
         return _failed(fault, chosen)
+    except KeyboardInterrupt:
+        _say("interrupted: CloudFormation goes on with what it was asked; the same command goes on from there")
+        raise
 
 
 def _environment(chosen: Selection, name: str) -> Environment:

@@ -153,9 +153,11 @@ def _remove_interfaces(account: Account, say: Say) -> None:
     where = f"network interfaces of {account.cluster}"
     filters = [{"Name": f"tag:{CNI_TAG}", "Values": [account.cluster]}, {"Name": "status", "Values": ["available"]}]
     for one in list(account.pages("ec2", "DescribeNetworkInterfaces", "NetworkInterfaces", where, Filters=filters)):
+        if tags_of(one.get("TagSet")).get(CNI_TAG) != account.cluster or one["Status"] != "available":
+            continue  # a filter is a wish; what is deleted is looked at
         identity = one["NetworkInterfaceId"]
-        account.ask("ec2", "DeleteNetworkInterface", identity, NetworkInterfaceId=identity)
-        say(f"removed network interface {identity}, which the CNI left")
+        _remove(account, "DeleteNetworkInterface", f"network interface {identity}, which the CNI left", say,
+                NetworkInterfaceId=identity)  # fmt: skip
 
 
 def _remove_groups(account: Account, of_the_stack: Sequence[str], say: Say) -> None:
@@ -167,9 +169,20 @@ def _remove_groups(account: Account, of_the_stack: Sequence[str], say: Say) -> N
         where = f"security groups of {account.cluster}"
         filters = [{"Name": f"tag:{key}", "Values": [value]}]
         for one in list(account.pages("ec2", "DescribeSecurityGroups", "SecurityGroups", where, Filters=filters)):
-            if tags_of(one.get("Tags")).get(names.OWNER_TAG, account.name) == account.name:
-                account.ask("ec2", "DeleteSecurityGroup", one["GroupId"], GroupId=one["GroupId"])
-                say(f"removed security group {one['GroupId']} ({one['GroupName']}), which the cluster left")
+            tags = tags_of(one.get("Tags"))
+            if tags.get(key) == value and tags.get(names.OWNER_TAG, account.name) == account.name:
+                what = f"security group {one['GroupId']} ({one['GroupName']}), which the cluster left"
+                _remove(account, "DeleteSecurityGroup", what, say, GroupId=one["GroupId"])
+
+
+def _remove(account: Account, operation: str, what: str, say: Say, **which: str) -> None:
+    """Remove one thing; where that fails, say so and go on: what it holds back is told in the end."""
+    try:
+        account.ask("ec2", operation, what, **which)
+    except OpsError as error:
+        say(f"could not remove {error}")
+    else:
+        say(f"removed {what}")
 
 
 def stuck(account: Account, found: Stack) -> OpsError:

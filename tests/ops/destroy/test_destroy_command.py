@@ -171,6 +171,19 @@ def test_an_endpoint_that_nobody_answers_at_is_told(small, run, monkeypatch):
     assert "GetCallerIdentity reached nobody" in done.err
 
 
+def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch):
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    one = small().deploy(("Artifacts", "Network"))
+    monkeypatch.setattr("tandem.ops.destroy.steps.delete", interrupted)
+
+    done = run(one, "--yes-i-mean", one.name)
+
+    assert done.code == cli.INTERRUPTED
+    assert "the same command goes on from there" in done.err
+
+
 def test_an_environment_that_nobody_declared_is_refused(small, run):
     one = small()
     (one.folder / "environments" / f"{one.name}.yaml").rename(one.folder / "environments" / "other.yaml")

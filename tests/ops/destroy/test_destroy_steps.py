@@ -243,6 +243,45 @@ def test_a_stack_that_is_stuck_on_what_kubernetes_left_is_helped_and_goes(small)
     assert "Network" not in one.stacks()
 
 
+def interface_in_the_vpc(one, tags):
+    rows = one.client("cloudformation").describe_stack_resources(StackName=f"{one.name}-Network")["StackResources"]
+    subnet = next(row["PhysicalResourceId"] for row in rows if row["ResourceType"] == "AWS::EC2::Subnet")
+    ec2 = one.client("ec2")
+    made = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
+    ec2.create_tags(Resources=[made], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+    return made
+
+
+def test_of_the_interfaces_in_the_way_only_those_that_this_clusters_cni_left_are_removed(small):
+    one = small().deploy(("Artifacts", "Network"))
+    ours = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": names.cluster(one.environment)})
+    theirs = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": "another"})
+    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster(one.environment)}": "owned"})
+
+    taken_down(one)
+
+    left = {row["NetworkInterfaceId"] for row in one.client("ec2").describe_network_interfaces()["NetworkInterfaces"]}
+    assert (ours in left, theirs in left) == (False, True)
+
+
+def test_what_helps_and_is_denied_is_said_and_the_fault_names_what_it_holds_back(small):
+    one = small().deploy(("Artifacts", "Network"))
+    group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster(one.environment)}": "owned"})
+
+    with pytest.raises(OpsError, match=r"Network: it was not deleted: Vpc"):
+        taken_down(one, denied="DeleteSecurityGroup")
+
+    assert any(
+        "could not remove security group" in line and "allow ec2:DeleteSecurityGroup" in line for line in one.said
+    )
+
+
+def test_without_a_bucket_no_lease_can_live(small):
+    one = small().deploy(("Network",))
+
+    assert [goes.stack.kind for goes in survey(one.account(), gitops_removed=False).goes] == ["Network"]
+
+
 def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
     one = small().deploy()
     group = group_in_the_vpc(one, {})
