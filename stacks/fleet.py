@@ -7,6 +7,8 @@ this template, what a dashboard says of it, and nothing else.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
@@ -69,5 +71,18 @@ class FleetStack(EnvironmentStack):
             update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,
+            tags=_block_tags(environment),
             taints=list(_TAINTS),
         )
+
+
+def _block_tags(environment: Environment) -> dict[str, str]:
+    """Return when the Capacity Block starts and ends, for the guard, which is not deployed anew with each block."""
+    capacity = environment.capacity
+    if capacity.kind != "capacity-block" or capacity.block is None:
+        return {}
+    return {names.BLOCK_STARTS_TAG: _moment(capacity.block.starts), names.BLOCK_ENDS_TAG: _moment(capacity.block.ends)}
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"

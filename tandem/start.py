@@ -196,10 +196,12 @@ class _Start:
         guarded, deadline = self.guarded, self.lease.deadline
         if guarded.capacity_kind != "capacity-block":
             return
-        starts, ends = guarded.block_starts, guarded.block_ends
+        # as declared or looked up by the caller, and as deployed: what both allow
+        starts = max(filter(None, (guarded.block_starts, self.seen.block_starts)), default=None)
+        ends = min(filter(None, (guarded.block_ends, self.seen.block_ends)), default=None)
         if starts is None or ends is None:
             raise RefusedError("the Capacity Block's start and end are not said", where=guarded.environment,
-                               change="write capacity.block from the offer and deploy Guard")  # fmt: skip
+                               change="write capacity.block from the offer and deploy Fleet")  # fmt: skip
         if self.asked.now < starts or ends - BLOCK_MARGIN < deadline:
             raise RefusedError(
                 f"the Capacity Block lasts from {starts:%Y-%m-%d %H:%M} to {ends:%Y-%m-%d %H:%M} UTC, and a run must "

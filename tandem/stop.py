@@ -24,6 +24,8 @@ FENCE_KEY = "stop.json"
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
 SCHEMA = 1
 OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
+# on the node group: a renewed block is a deploy of the Fleet stack alone, and the guard hears of it all the same
+BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
 VARIABLES = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
 
@@ -121,7 +123,8 @@ class Guarded:
         grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
         usd_per_hour: of one instance.
         capacity_kind: capacity-block, reservation, spot or on-demand.
-        block_starts, block_ends: of the Capacity Block; None: not said, or another kind.
+        block_starts, block_ends: of the Capacity Block as declared; None: not said, or another kind. What the node
+            group's tags say comes before it.
         schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops; only a start needs them.
     """
 
@@ -308,6 +311,7 @@ class Seen:
         pointer: to the only lease; None: unknown.
         lease: that the pointer leads to, also after its deadline and behind a fence: see `live`.
         heartbeat: of the lease's run.
+        block_starts, block_ends: of the Capacity Block that the node group is deployed with.
         unknown: what could not be read, and why.
         faults: objects that were read and not understood, each in a sentence.
     """
@@ -322,6 +326,7 @@ class Seen:
     pointer: Pointer | None = None
     lease: Lease | None = None
     heartbeat: datetime | None = None
+    block_starts: datetime | None = None
     block_ends: datetime | None = None
     unknown: Mapping[Source, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
@@ -618,11 +623,13 @@ def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
         faults.append(f"{guarded.group}: without the tag {OWNER_TAG}={guarded.environment}, so it is another's and is "
                       "left alone; give one of the two another name")  # fmt: skip
     scaling = group.get("scalingConfig", {})
+    (starts, ends), fault = _block(group, guarded)
+    faults.extend([fault] if fault else [])
     return Seen(
         now=now, desired=scaling.get("desiredSize"), minimum=scaling.get("minSize"),
         present=None if "node group" in unknown else bool(group), owned=owned, instances=instances, fence=fence,
-        pointer=pointer, lease=lease, heartbeat=heartbeat, block_ends=guarded.block_ends, unknown=unknown,
-        faults=tuple(faults),
+        pointer=pointer, lease=lease, heartbeat=heartbeat, block_starts=starts, block_ends=ends,
+        unknown=unknown, faults=tuple(faults),
     )  # fmt: skip
 
 
@@ -663,6 +670,21 @@ def _node_group(clients: Clients, guarded: Guarded) -> Mapping[str, Any]:
         raise
     found: Mapping[str, Any] = answer["nodegroup"]
     return found
+
+
+def _block(
+    group: Mapping[str, Any], guarded: Guarded
+) -> tuple[tuple[datetime | None, datetime | None], str]:  # fmt: skip
+    """Return the window of the block that the node group is deployed with, and what is wrong with its tags."""
+    declared, tags = (guarded.block_starts, guarded.block_ends), group.get("tags", {})
+    if guarded.capacity_kind != "capacity-block":
+        return (None, None), ""
+    if not {BLOCK_STARTS_TAG, BLOCK_ENDS_TAG} <= tags.keys():
+        return declared, ""
+    try:
+        return (moment(tags[BLOCK_STARTS_TAG]), moment(tags[BLOCK_ENDS_TAG])), ""
+    except _UNREADABLE as error:
+        return declared, f"{guarded.group}: the tags of its Capacity Block are not understood ({_short(error)})"
 
 
 def _instances(clients: Clients, guarded: Guarded, *, owned: bool) -> Iterator[Instance]:
@@ -788,7 +810,7 @@ def _ended(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
 
 def _metrics(seen: Seen, guarded: Guarded) -> Iterator[tuple[str, float]]:
     """Yield what is known; a figure that is not is left out, and an alarm takes its absence as it is told to."""
-    paid = guarded.block_starts and seen.block_ends and guarded.block_starts <= seen.now < seen.block_ends
+    paid = seen.block_starts and seen.block_ends and seen.block_starts <= seen.now < seen.block_ends
     if "instances" in seen.unknown:
         return
     ours = _ours(seen)

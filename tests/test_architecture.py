@@ -39,7 +39,7 @@ ALLOWED = {
     },
     "tandem/ops": {"tandem.ops", "tandem.spec", "tandem.artifacts", "tandem.stop", "tandem.start"},
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
-    "lambdas": set(),
+    "lambdas": {"tandem.stop"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {"stacks", "tandem.spec", "tandem.rules", "tandem.watch", "tandem.metrics"},
     "charts": {"charts", "tandem.spec", "tandem.rules"},
 }
@@ -107,7 +107,16 @@ def test_a_package_keeps_libraries_of_other_layers_out(folder: str, path: Path) 
 def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
     libraries = {name.partition(".")[0] for name in imports(path)}
 
-    assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore"}
+    assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore", "tandem"}
+
+
+@pytest.mark.parametrize(("file", "ours"), [("tandem/stop.py", set()), ("tandem/start.py", {"tandem.stop"})])
+def test_what_stops_and_starts_needs_the_standard_library_and_boto3(file: str, ours: set[str]) -> None:
+    names = {name for name in imports(ROOT / file) if name.partition(".")[0] not in sys.stdlib_module_names}
+
+    strangers = {name for name in names if not any(belongs(name, one) for one in {"boto3", "botocore", *ours})}
+
+    assert strangers == set()
 
 
 def test_the_catalogue_of_figures_needs_the_standard_library_alone() -> None:

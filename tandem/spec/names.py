@@ -37,6 +37,8 @@ STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
+# on the accelerator node group; tandem/stop.py reads them
+BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
 

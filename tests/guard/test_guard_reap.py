@@ -9,6 +9,8 @@ import pytest
 from guard_world import GUARDED, START
 
 from tandem.stop import (
+    BLOCK_ENDS_TAG,
+    BLOCK_STARTS_TAG,
     FENCE_KEY,
     OWNER_TAG,
     POINTER_KEY,
@@ -217,6 +219,26 @@ def test_a_clock_past_the_blocks_end_stops_nothing_where_nothing_runs(world):
     assert why(world, BLOCK) == ""
 
 
+def test_a_renewed_block_is_known_by_the_node_groups_tags(world, start, passes):
+    """Deploying Fleet sets them; what the guard was told at its own deploy is of the block before."""
+    old = replace(BLOCK, block_starts=START - timedelta(hours=48), block_ends=START - timedelta(hours=24))
+    world.group["tags"] |= {BLOCK_STARTS_TAG: "2026-11-21T07:00:00Z", BLOCK_ENDS_TAG: "2026-11-21T17:00:00Z"}
+    start(guarded=replace(old, block_starts=None, block_ends=None), hours=8)
+    early = passes(7 * 60, old).due.why
+    world.advance(75)
+    raised(world)
+
+    assert early == ()
+    assert "the Capacity Block ends at 2026-11-21T17:00:00Z" in why(world, old)
+
+
+def test_tags_of_a_block_that_cannot_be_understood_are_said(world):
+    world.group["tags"] |= {BLOCK_STARTS_TAG: "soon", BLOCK_ENDS_TAG: "later"}
+    seen = look(world.clients, BLOCK, world.now)
+
+    assert (seen.block_ends, len(seen.faults)) == (BLOCK.block_ends, 1)
+
+
 # objects that cannot be understood
 
 
@@ -355,7 +377,8 @@ def test_a_variable_that_is_missing_or_spoilt_is_named(name, value):
         Guarded.from_variables({**BLOCK.variables(), name: value})
 
 
-def test_the_tag_of_ownership_is_that_of_the_stacks():
+def test_the_tags_are_those_of_the_stacks():
     from tandem.spec import names  # noqa: PLC0415 - beside the only test that needs it
 
     assert OWNER_TAG == names.OWNER_TAG
+    assert (BLOCK_STARTS_TAG, BLOCK_ENDS_TAG) == (names.BLOCK_STARTS_TAG, names.BLOCK_ENDS_TAG)
