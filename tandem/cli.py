@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tandem.commands import bench, dashboard, destroy, start, status, stop, twin
+from tandem.commands import bench, dashboard, destroy, doctor, start, status, stop, twin
 from tandem.commands.artifacts import add_verbs, artifacts
 from tandem.commands.check import check
 from tandem.commands.images import images
@@ -64,6 +64,7 @@ def _run(options: argparse.Namespace) -> Exit:
         "dashboard": lambda: dashboard.dashboard(chosen, options),
         "twin": lambda: twin.twin(chosen, options),
         "destroy": lambda: destroy.destroy(chosen, options),
+        "doctor": lambda: doctor.doctor(chosen, options),
         "show": lambda: show(chosen),
         "start": lambda: start.start(chosen, options),
         "stop": lambda: stop.stop(chosen, options),
@@ -100,6 +101,8 @@ def _parser() -> argparse.ArgumentParser:
     dashboard.add_flags(commands.add_parser("dashboard", help=does, description=does, epilog=EPILOG, parents=[shared]))
     does = "start the servers of an experiment as twins, without an accelerator"
     twin.add_flags(commands.add_parser("twin", help=does, description=does, epilog=EPILOG, parents=[shared]))
+    does = "ask the account whether an environment can be deployed and raised; nothing is written"
+    doctor.add_flags(commands.add_parser("doctor", help=does, description=does, epilog=EPILOG, parents=[shared]))
     does = "raise the fleet for so many hours, behind a lease and an armed stop"
     start.add_flags(commands.add_parser("start", help=does, description=does, epilog=EPILOG, parents=[shared]))
     does = "stop the fleet: fence it and set it to 0; or lift the fence"

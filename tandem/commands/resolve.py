@@ -23,6 +23,10 @@ class ResolveError(RuntimeError):
     """A registry did not answer, or does not know a tag."""
 
 
+class UnknownTagError(ResolveError):
+    """A registry answered that it has no such image."""
+
+
 def public_registry(host: str, repository: str) -> DXF:
     """Open a repository of a public registry over HTTPS as an anonymous reader."""
 
@@ -43,7 +47,7 @@ def resolve_digests(
     Raises:
         ResolveError: naming the reference and what the registry said; `file` is left as it was.
     """
-    digests = {reference: _digest(reference, open_registry) for reference in references}
+    digests = {reference: digest_of(reference, open_registry) for reference in references}
     today = datetime.now(tz=UTC).date().isoformat()
     hosts = sorted({reference.partition("/")[0] for reference in references})
     known = yaml.safe_load(file.read_text()) if file.exists() else {}
@@ -67,14 +71,24 @@ def _key(reference: str, today: str) -> str:
     return f"{reference.partition('/')[0]}-{today}"
 
 
-def _digest(reference: str, open_registry: Callable[[str, str], DXF]) -> str:
-    name, _, tag = reference.rpartition(":")
+def digest_of(reference: str, open_registry: Callable[[str, str], DXF] = public_registry) -> str:
+    """Ask a registry for the digest behind `host/repository:tag`, or whether it has `host/repository@sha256:...`.
+
+    Raises:
+        UnknownTagError: it has no such image.
+        ResolveError: it did not answer, or not to an anonymous reader.
+    """
+    name, at, alias = reference.partition("@")
+    if not at:
+        name, _, alias = reference.rpartition(":")
     host, _, repository = name.partition("/")
     try:
         with open_registry(host, repository) as registry:
-            digest, _ = registry.head_manifest_and_response(tag)
+            digest, _ = registry.head_manifest_and_response(alias)
     except (DXFError, requests.RequestException, KeyError) as error:
-        raise ResolveError(
+        answer = getattr(error, "response", None)
+        unknown = answer is not None and answer.status_code == requests.codes.not_found
+        raise (UnknownTagError if unknown else ResolveError)(
             f"{reference}: {host} gave no digest ({error or type(error).__name__}); "
             "check the tag, and that this machine reaches the registry"
         ) from error

@@ -16,8 +16,15 @@ CONNECT_S, READ_S = 10.0, 60.0
 
 
 def session() -> Any:
-    """Return a boto3 session, to be shared by the clients of one command: each reads AWS's own files anew."""
-    return boto3.session.Session()
+    """Return a boto3 session, to be shared by the clients of one command: each reads AWS's own files anew.
+
+    Raises:
+        RefusedError: AWS_PROFILE names none, or AWS's own files cannot be read.
+    """
+    try:
+        return boto3.session.Session()
+    except BotoCoreError as error:
+        raise fault_of(error, service="sts", operation="Connect", where="AWS_PROFILE") from error
 
 
 def client(environment: Environment, service: str, shared: Any = None) -> Any:

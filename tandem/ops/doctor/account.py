@@ -1,0 +1,117 @@
+"""The account, as these credentials see it.
+
+Invariant: no client of this module sends a call that is not in `calls.CALLS`, whoever holds the client.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from typing import Any
+
+from tandem.ops.account import client, session
+from tandem.ops.doctor.calls import known, resources
+from tandem.ops.fault import RAISED, DeniedError, OpsError, ask, code_of, fault_of
+from tandem.spec.environment import Environment
+
+
+class UncalledError(Exception):
+    """A program asked for more than the doctor may: a fault of ours, not of the account."""
+
+
+class Account:
+    """Asks, and tells what is absent from what could not be seen.
+
+    Args:
+        environment: whose account and region are asked.
+        shared: a boto3 session; None takes a new one.
+    """
+
+    def __init__(self, environment: Environment, shared: Any = None) -> None:
+        self.environment, self._session = environment, shared
+        self._clients: dict[tuple[str, str], Any] = {}
+        self._lock = threading.Lock()
+
+    def client(self, service: str, region: str = "") -> Any:
+        """Return a client that refuses every call but the doctor's; made once, for boto3 makes them one at a time.
+
+        Raises:
+            OpsError: the settings of this machine cannot be used.
+        """
+        place = region or self.environment.region
+        with self._lock:
+            if (service, place) not in self._clients:
+                self._session = self._session or session()
+                made = client(self.environment.model_copy(update={"region": place}), service, self._session)
+                made.meta.events.register("before-call", _only_known)
+                self._clients[service, place] = made
+            return self._clients[service, place]
+
+    def ask(
+        self,
+        service: str,
+        operation: str,
+        where: str,
+        *,
+        absent: Collection[str] = (),
+        region: str = "",
+        **parameters: Any,
+    ) -> dict[str, Any] | None:
+        """Make one call.
+
+        Args:
+            where: what it is about, for messages.
+            absent: codes with which the service says that there is no such thing.
+            region: another than the environment's.
+
+        Returns:
+            The answer, None where what was asked for is absent.
+
+        Raises:
+            DeniedError: these credentials may not; which action on which resource may be added is in it.
+            OpsError: nobody answered, or not in these terms.
+        """
+        try:
+            return ask(self.client(service, region), operation, where, **parameters)
+        except OpsError as error:
+            if code_of(error.__cause__) in absent:
+                return None
+            raise self._named(error, service, operation) from error.__cause__
+
+    def every(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> list[Any]:
+        """Make one call for all pages of its list.
+
+        Raises:
+            DeniedError: as `ask`.
+            OpsError: as `ask`.
+        """
+        from botocore import xform_name  # noqa: PLC0415 - beside its only use
+
+        try:
+            pages = self.client(service).get_paginator(xform_name(operation)).paginate(**parameters)
+            return [row for page in pages for row in page.get(key, [])]
+        except RAISED as error:
+            told = fault_of(error, service=service, operation=operation, where=where)
+            raise self._named(told, service, operation) from error
+
+    def _named(self, error: OpsError, service: str, operation: str) -> OpsError:
+        """Return the fault with the action and the resource that a policy lacks."""
+        if isinstance(error, DeniedError):
+            return self.denied(service, operation, error)
+        return error
+
+    def denied(self, service: str, operation: str, error: OpsError) -> DeniedError:
+        """Return a refusal that says what to add to a policy."""
+        action = known(service, operation).action
+        on = ", ".join(resources(self.environment, action))
+        return DeniedError(
+            error.problem, where=error.where, change=f"add {action} on {on} to the policy of this identity"
+        )
+
+
+def _only_known(model: Any, **_: Any) -> None:
+    service, operation = str(model.service_model.service_name), str(model.name)
+    try:
+        known(service, operation)
+    except KeyError:
+        raise UncalledError(f"{service} {operation} is no call of the doctor's") from None

@@ -1,0 +1,157 @@
+"""Every call that the doctor may make, and the IAM policy that allows just these.
+
+Invariant: `Account.ask` makes no call that is not in CALLS, and each of them reads. Actions and the resources that they
+take are those of the Service Authorization Reference; `*` stands where it names no narrower resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.ops.guarded import partition_of
+from tandem.spec import names
+from tandem.spec.built_image import BUILT
+from tandem.spec.environment import Environment
+from tandem.stop import POINTER_KEY
+
+FENCE_AND_LEASES = ("stop.json", POINTER_KEY, "runs/*/lease.json", "runs/*/heartbeat.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """One read of one service.
+
+    Args:
+        service: as boto3 names it.
+        operation: as the API reference spells it.
+        action: that IAM must allow; empty for one that needs no right.
+    """
+
+    service: str
+    operation: str
+    action: str
+
+
+def _call(service: str, operation: str, action: str | None = None) -> Call:
+    return Call(
+        service=service, operation=operation, action=f"{service}:{operation}" if action is None else action
+    )  # fmt: skip
+
+
+CALLS = (
+    _call("sts", "GetCallerIdentity", ""),
+    _call("cloudformation", "DescribeStacks"),
+    _call("ec2", "DescribeAvailabilityZones"),
+    _call("ec2", "DescribeCapacityReservations"),
+    _call("ec2", "DescribeInstanceTypeOfferings"),
+    _call("ec2", "DescribeInstances"),
+    _call("ec2", "DescribeRegions"),
+    _call("ec2", "DescribeSubnets"),
+    _call("ecr", "DescribeImages"),
+    _call("ecr", "DescribePullThroughCacheRules"),
+    _call("eks", "DescribeAddonVersions"),
+    _call("eks", "DescribeCluster"),
+    _call("eks", "DescribeClusterVersions"),
+    _call("eks", "DescribeNodegroup"),
+    _call("iam", "GetPolicy"),
+    _call("iam", "GetRole"),
+    _call("iam", "GetUser"),
+    _call("s3", "GetObject"),
+    _call("s3", "HeadBucket", "s3:ListBucket"),
+    _call("s3", "ListBuckets", "s3:ListAllMyBuckets"),
+    _call("secretsmanager", "DescribeSecret"),
+    _call("service-quotas", "ListAWSDefaultServiceQuotas", "servicequotas:ListAWSDefaultServiceQuotas"),
+    _call("service-quotas", "ListServiceQuotas", "servicequotas:ListServiceQuotas"),
+    _call("sns", "ListSubscriptionsByTopic"),
+    _call("ssm", "GetParameter"),
+)
+"""In the order of their names, after the one that says who asks."""
+
+_BY_NAME = {(call.service, call.operation): call for call in CALLS}
+
+
+def known(service: str, operation: str) -> Call:
+    """Return the call of this name.
+
+    Raises:
+        KeyError: the doctor may not make it.
+    """
+    return _BY_NAME[service, operation]
+
+
+def resources(environment: Environment, action: str) -> tuple[str, ...]:
+    """Return the ARNs that an action is needed on, `*` where it takes none."""
+    return tuple(_resources(environment).get(action, ("*",)))
+
+
+def _resources(environment: Environment) -> dict[str, list[str]]:
+    place, region, account = partition_of(environment.region), environment.region, environment.account
+    bucket, cluster, group = names.bucket(environment), names.cluster(environment), names.node_group(environment)
+    buckets = [bucket] if environment.artifacts.existing_bucket else [bucket, names.log_bucket(environment)]
+    # an image behind a mirror may lie in any repository of the account
+    own = [names.repository(environment, image.name) for image in BUILT] if not environment.registry_mirrors else ["*"]
+
+    def arn(service: str, rest: str) -> str:
+        return f"arn:{place}:{service}:{region}:{account}:{rest}"
+
+    principals = _principals(environment)
+    found = {
+        "cloudformation:DescribeStacks": [arn("cloudformation", f"stack/{environment.name}-*/*")],
+        "ecr:DescribeImages": [arn("ecr", f"repository/{name}") for name in own],
+        "eks:DescribeCluster": [arn("eks", f"cluster/{cluster}")],
+        "eks:DescribeNodegroup": [arn("eks", f"nodegroup/{cluster}/{group}/*")],
+        "iam:GetRole": [one for one in principals if ":role/" in one],
+        "iam:GetUser": [one for one in principals if ":user/" in one],
+        "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{key}" for key in FENCE_AND_LEASES],
+        "s3:ListBucket": [f"arn:{place}:s3:::{name}" for name in buckets],
+        "sns:ListSubscriptionsByTopic": [topic_arn(environment)],
+        "ssm:GetParameter": [arn("ssm", f"parameter{version_parameter(environment)}")],
+        "iam:GetPolicy": [boundary_arn(environment)] if environment.bootstrap.permissions_boundary else [],
+        "secretsmanager:DescribeSecret": (
+            # Secrets Manager puts six characters of its own behind a name
+            [arn("secretsmanager", f"secret:{environment.hub.token_secret}-??????")]
+            if environment.hub.token_secret
+            else []
+        ),
+    }
+    return {action: sorted(set(arns)) for action, arns in found.items()}
+
+
+def _principals(environment: Environment) -> list[str]:
+    access = environment.cluster.access
+    return [arn for kind in (access.admin, access.operator, access.engineer, access.viewer) for arn in kind]
+
+
+def version_parameter(environment: Environment) -> str:
+    """Return the SSM parameter in which a bootstrap keeps its version (CDK guide, "Bootstrap template")."""
+    return f"/cdk-bootstrap/{environment.bootstrap.qualifier}/version"
+
+
+def boundary_arn(environment: Environment) -> str:
+    """Return the ARN of the permissions boundary's policy."""
+    place = partition_of(environment.region)
+    return f"arn:{place}:iam::{environment.account}:policy/{environment.bootstrap.permissions_boundary}"
+
+
+def topic_arn(environment: Environment) -> str:
+    """Return the ARN of the topic that tells people."""
+    place, here = partition_of(environment.region), f"{environment.region}:{environment.account}"
+    return f"arn:{place}:sns:{here}:{names.topic(environment)}"
+
+
+def policy(environment: Environment) -> dict[str, Any]:
+    """Return the IAM policy that allows all the doctor asks of this environment, and nothing else."""
+    return {"Version": "2012-10-17", "Statement": list(_statements(environment))}
+
+
+def _statements(environment: Environment) -> Iterator[dict[str, Any]]:
+    everywhere: list[str] = []
+    for action in sorted({call.action for call in CALLS if call.action}):
+        arns = resources(environment, action)
+        if arns == ("*",):
+            everywhere.append(action)
+        elif arns:
+            yield {"Effect": "Allow", "Action": action, "Resource": list(arns)}
+    yield {"Effect": "Allow", "Action": everywhere, "Resource": "*"}

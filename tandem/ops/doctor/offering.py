@@ -1,0 +1,18 @@
+"""Where this account is offered an instance type."""
+
+from __future__ import annotations
+
+from tandem.ops.doctor.account import Account
+
+
+def offered_zones(account: Account, instance_type: str) -> set[str]:
+    """Return the zone ids of the region that offer a type; types may be hidden from an account.
+
+    Raises:
+        OpsError: EC2 could not be asked.
+    """
+    rows = account.every(
+        "ec2", "DescribeInstanceTypeOfferings", "InstanceTypeOfferings", instance_type,
+        LocationType="availability-zone-id", Filters=[{"Name": "instance-type", "Values": [instance_type]}],
+    )  # fmt: skip
+    return {str(row["Location"]) for row in rows}

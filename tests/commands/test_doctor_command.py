@@ -1,0 +1,141 @@
+"""`tandem doctor` as it is typed."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import boto3
+import pytest
+from artifact_fixtures import ACCOUNT, variables
+
+from tandem.cli import main
+from tandem.commands.resolve import ResolveError
+
+ROOT = Path(__file__).resolve().parents[2]
+POST, NATIVE, DEV = "post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge"
+LEVELS = ("ok", "warn", "fail", "unknown")
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run of the command."""
+
+    code: int
+    out: str
+
+
+def silent(reference: str, _: object) -> str:
+    raise ResolveError(f"{reference}: no route")
+
+
+@pytest.fixture(scope="module")
+def session() -> boto3.Session:
+    """A session for all: its clients take seconds to be made first, and moments after."""
+    return boto3.Session(aws_access_key_id=ACCOUNT, aws_secret_access_key="local")  # noqa: S106 - any will do
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch: pytest.MonkeyPatch, session: boto3.Session) -> None:
+    monkeypatch.setattr("tandem.commands.resolve.digest_of", silent)
+    monkeypatch.setattr("tandem.ops.doctor.account.session", lambda: session)
+
+
+def run(specs: Path, *more: str) -> int:
+    return main([
+        "doctor", "--environments", str(specs / "environments"), "--experiments", str(specs / "experiments"), *more,
+    ])  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def ran(endpoint, session: boto3.Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+    """The committed environments examined, and the first of them as JSON too."""
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in variables(endpoint, endpoint.url, tmp_path_factory.mktemp("home")).items():
+            patch.setenv(name, value)
+        patch.setattr("tandem.commands.resolve.digest_of", silent)
+        patch.setattr("tandem.ops.doctor.account.session", lambda: session)
+        for key, arguments in {"json": (POST, "--json"), POST: (POST,), NATIVE: (NATIVE,), DEV: (DEV,)}.items():
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                found[key] = Ran(run(ROOT, "--env", *arguments), out.getvalue())
+    return found
+
+
+@pytest.mark.parametrize("name", [POST, NATIVE, DEV])
+def test_the_committed_examples_fail_as_bad_input(ran: dict[str, Ran], name: str) -> None:
+    assert ran[name].code == 2
+    assert "account is 111122223333, a placeholder" in ran[name].out
+
+
+@pytest.mark.parametrize("name", [POST, NATIVE, DEV])
+def test_lines_fit_a_screen_but_for_commands_and_long_names(ran: dict[str, Ran], name: str) -> None:
+    lines = ran[name].out.splitlines()
+
+    commands = {line for line in lines if line.startswith("      ") and line[6] != " "}
+    names = {line for line in lines if max(map(len, line.split()), default=0) > 60}
+    assert [line for line in lines if len(line) > 100 and line not in commands | names] == []
+
+
+def test_groups_stand_in_their_order(ran: dict[str, Ran]) -> None:
+    heads = [line for line in ran[POST].out.splitlines() if line and " " not in line]
+
+    assert heads == ["account", "network", "capacity", "artifacts", "cluster", "people"]
+
+
+def test_the_last_line_has_the_verdict_and_the_counts(ran: dict[str, Ran]) -> None:
+    last = ran[POST].out.splitlines()[-1]
+
+    assert all(f" {level}" in last for level in LEVELS)
+    assert last.endswith("exit code 2")
+
+
+def test_json_has_the_same_facts(ran: dict[str, Ran]) -> None:
+    told, said = " ".join(ran[POST].out.split()), json.loads(ran["json"].out)
+
+    assert said["exit_code"] == ran[POST].code
+    assert [line["said"] for line in said["lines"] if line["said"] not in told] == []
+    assert sum(said["counts"].values()) == len(said["lines"])
+
+
+def test_without_credentials_there_is_no_traceback(
+    specs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tandem.ops.doctor.account.session", boto3.Session)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    file = specs / "environments/post-us-east-2.yaml"
+    ours = file.read_text().replace("111122223333", "222233334444").replace("cr-00000000000000000", "null")
+    file.write_text(ours)
+
+    assert run(specs, "--env", "post-us-east-2") == 3
+    assert "there are no AWS credentials" in capsys.readouterr().out
+
+
+def test_an_environment_that_is_not_there_is_bad_input(specs: Path) -> None:
+    assert run(specs, "--env", "nothing") == 2
+
+
+def test_a_file_that_a_rule_refuses_is_told_before_anything_is_asked(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = specs / "environments/post-us-east-2.yaml"
+    file.write_text(file.read_text().replace("zone: use2-az3", "zone: use2-az9"))
+
+    assert run(specs, "--env", "post-us-east-2") == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_the_policy_is_printed_without_asking_anybody(
+    specs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+
+    assert run(specs, "--env", "post-us-east-2", "--policy") == 0
+    assert json.loads(capsys.readouterr().out)["Version"] == "2012-10-17"

@@ -1,0 +1,73 @@
+"""One endpoint for all tests of a worker; for each test an environment of its own that lacks nothing."""
+
+from __future__ import annotations
+
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import pytest
+from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Session, World, declared, good_facts, serve
+
+from tandem.spec.environment import Access, Block
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.faults.proxy import FaultProxy
+
+ROLES = ("PlatformAdmin", "Operator", "MlEngineer", "Viewer")
+
+
+@pytest.fixture(scope="session")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """The endpoint, what it lacks, and a fault proxy before both."""
+    with Endpoint(account=ACCOUNT, region=REGION) as endpoint:
+        server, offers = serve(good_facts(), endpoint.url)
+        with FaultProxy(f"http://127.0.0.1:{server.server_port}") as proxy:
+            iam = endpoint.client("iam")
+            for role in ROLES:
+                iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+            iam.create_user(UserName="somebody")
+            endpoint.client("ssm").put_parameter(Name="/cdk-bootstrap/tandem/version", Value="32", Type="String")
+            yield SimpleNamespace(
+                endpoint=endpoint,
+                offers=offers,
+                proxy=proxy,
+                session=Session(),
+                home=tmp_path_factory.mktemp("home"),
+            )
+        server.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the SDK try again at once."""
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+
+
+@pytest.fixture
+def world(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A healthy account, and an environment in it that was never deployed."""
+    there = {"AWS_ENDPOINT_URL": place.proxy.url, "AWS_ENDPOINT_URL_S3": place.proxy.url}
+    for name, value in {**place.endpoint.client_environment(place.home), **there}.items():
+        monkeypatch.setenv(name, value)
+    place.offers.facts = good_facts()
+    place.proxy.use()
+    place.proxy.forget()
+    example = declared().environments["post-us-east-2"].environment
+    assert example is not None
+    world = World(endpoint=place.endpoint, proxy=place.proxy, offers=place.offers, session=place.session,
+                  environment=example)  # fmt: skip
+    starts, ends = NOW.replace(hour=11, minute=30), NOW.replace(day=23, hour=11, minute=30)
+    world.change(
+        name=f"doc-{uuid.uuid4().hex[:8]}", account=ACCOUNT,
+        capacity={"reservation_id": RESERVATION, "zone": ZONE, "usd_per_hour_date": NOW.date(),
+                  "block": Block.model_construct(starts=starts, ends=ends)},
+        cluster={"access": Access.model_construct(
+            admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin",),
+            operator=(f"arn:aws:iam::{ACCOUNT}:role/Operator",), engineer=(), viewer=())},
+    )  # fmt: skip
+    yield world
+    place.proxy.use()

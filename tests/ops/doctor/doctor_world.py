@@ -1,0 +1,293 @@
+"""An account to examine: the local endpoint, and in front of it what it does not know, over real HTTP.
+
+The endpoint knows no offerings, quotas, reservations, add-on versions, cluster versions and no rules of a pull-through
+cache. `Offers` answers these in the services' own wire forms, and hands everything else on.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import boto3
+
+from tandem.ops.doctor import Line, Subject, examine
+from tandem.ops.doctor.account import Account
+from tandem.ops.doctor.examine import CHECKS
+from tandem.spec.catalogue import catalogue
+from tandem.spec.environment import Environment
+from tandem.spec.load import Workspace, load
+from tandem.spec.record import Record
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.faults.proxy import FaultProxy
+
+ROOT = Path(__file__).resolve().parents[3]
+ACCOUNT = "222233334444"
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+RESERVATION = "cr-0123456789abcdef0"
+DIGEST = "sha256:" + "ab" * 32
+TYPE, ZONE, REGION = "trn2.48xlarge", "use2-az3", "us-east-2"
+
+
+@cache
+def declared() -> Workspace:
+    """All committed files, read once."""
+    return load(ROOT / "environments", ROOT / "experiments", ())
+
+
+known = cache(catalogue)
+
+
+def block(**changes: Any) -> dict[str, Any]:
+    """A Capacity Block as EC2 describes it."""
+    return {
+        "capacityReservationId": RESERVATION, "ownerId": ACCOUNT, "instanceType": TYPE, "availabilityZoneId": ZONE,
+        "totalInstanceCount": 1, "availableInstanceCount": 1, "state": "active", "reservationType": "capacity-block",
+        "startDate": "2026-11-21T11:30:00Z", "endDate": "2026-11-23T11:30:00Z",
+        "createDate": "2026-11-20T09:00:00Z", **changes,
+    }  # fmt: skip
+
+
+@dataclass
+class Facts:
+    """What the account is offered."""
+
+    offered: dict[str, list[str]] = field(default_factory=dict)
+    reservations: list[dict[str, Any]] = field(default_factory=list)
+    quotas: dict[str, float] = field(default_factory=dict)
+    default_quotas: dict[str, float] = field(default_factory=dict)
+    cache_rules: list[str] = field(default_factory=list)
+    addons: dict[str, list[str]] = field(default_factory=dict)
+    default_addon: dict[str, str] = field(default_factory=dict)
+    minors: dict[str, dict[str, Any]] = field(default_factory=dict)
+    secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    subscriptions: dict[str, str] | None = None
+    """Endpoint to its ARN; None asks the local endpoint, which confirms mail by itself."""
+    buckets: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Name to the status of a HEAD and the region that it says."""
+
+
+def good_facts() -> Facts:
+    """All that a healthy account offers to the example."""
+    written = known().kubernetes.minors["1.36"]
+    ends = datetime.combine(written.standard_support_ends.value or NOW, datetime.min.time(), UTC)
+    return Facts(
+        offered={TYPE: ["use2-az1", ZONE], "m7i.large": ["use2-az1", "use2-az2", ZONE]},
+        reservations=[block()],
+        quotas={"Running On-Demand Trn instances": 192.0, "All Trn Spot Instance Requests": 192.0},
+        addons={name: [figure.value] for name, figure in written.addons.items() if figure.value},
+        minors={"1.36": {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": ends.timestamp()}},
+    )
+
+
+class Offers(BaseHTTPRequestHandler):
+    """Answers from `facts`; hands the rest to the endpoint."""
+
+    facts: Facts
+    upstream: tuple[str, int]
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
+
+    def _handle(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        headed = self.facts.buckets.get(self.path.strip("/")) if self.command == "HEAD" else None
+        if headed is not None:
+            self.send_response(headed[0])
+            self.send_header("x-amz-bucket-region", headed[1])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        answer = self._known(body)
+        if answer is None:
+            self._hand_on(body)
+        else:
+            self._send(200, *answer)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle  # noqa: N815
+
+    def _send(self, status: int, kind: str, said: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    def _hand_on(self, body: bytes) -> None:
+        upstream = http.client.HTTPConnection(*self.upstream, timeout=60)
+        upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+        for name, value in self.headers.items():
+            if name.lower() not in {"connection", "expect"}:
+                upstream.putheader(name, value)
+        upstream.endheaders(body)
+        answer = upstream.getresponse()
+        said = answer.read()
+        self.send_response(answer.status)
+        for name, value in answer.getheaders():
+            if name.lower() not in {"connection", "transfer-encoding", "content-length", "date", "server"}:
+                self.send_header(name, value)
+        self.send_header("Content-Length", answer.getheader("Content-Length") or str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+        upstream.close()
+
+    def _known(self, body: bytes) -> tuple[str, bytes] | None:
+        target = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        path, _, query = self.path.partition("?")
+        asked = dict(parse_qsl(query)) | dict(parse_qsl(body.decode(errors="replace")))
+        answers: dict[str, Callable[[], tuple[str, bytes] | None]] = {
+            "ListServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.quotas)}),
+            "ListAWSDefaultServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.default_quotas)}),
+            "DescribePullThroughCacheRules": lambda: _json({"pullThroughCacheRules": self._rules()}),
+            "DescribeSecret": lambda: self._secret(json.loads(body)["SecretId"]),
+            "/addons/supported-versions": lambda: _json({"addons": self._addons(asked)}),
+            "/cluster-versions": lambda: _json({"clusterVersions": self._minors(asked)}),
+            "DescribeInstanceTypeOfferings": lambda: _xml("instanceTypeOfferingSet", self._offered(asked)),
+            "DescribeCapacityReservations": lambda: _xml("capacityReservationSet", self._reserved(asked)),
+            "ListSubscriptionsByTopic": lambda: _subscribed(self.facts.subscriptions),
+        }
+        answer = answers.get(target or asked.get("Action", path))
+        return answer() if answer else None
+
+    def _rules(self) -> list[dict[str, str]]:
+        return [{"ecrRepositoryPrefix": one} for one in self.facts.cache_rules]
+
+    def _secret(self, name: str) -> tuple[str, bytes] | None:
+        said = self.facts.secrets.get(name)
+        return None if said is None else _json(said)
+
+    def _addons(self, query: dict[str, str]) -> list[dict[str, Any]]:
+        name, version = query["addonName"], query["kubernetesVersion"]
+        versions = self.facts.addons.get(name, [])
+        default = self.facts.default_addon.get(name, versions[0] if versions else "")
+        rows = [
+            {"addonVersion": one, "compatibilities": [{"clusterVersion": version, "defaultVersion": one == default}]}
+            for one in versions
+        ]
+        return [{"addonName": name, "addonVersions": rows}] if rows else []
+
+    def _minors(self, query: dict[str, str]) -> list[dict[str, Any]]:
+        found = self.facts.minors.get(query.get("clusterVersions", ""))
+        return [{"clusterVersion": query["clusterVersions"], **found}] if found else []
+
+    def _offered(self, form: dict[str, str]) -> list[dict[str, Any]]:
+        kind = form["Filter.1.Value.1"]
+        return [{"instanceType": kind, "location": zone} for zone in self.facts.offered.get(kind, [])]
+
+    def _reserved(self, form: dict[str, str]) -> list[dict[str, Any]]:
+        wanted = form["CapacityReservationId.1"]
+        return [one for one in self.facts.reservations if one["capacityReservationId"] == wanted]
+
+
+def _json(value: dict[str, Any]) -> tuple[str, bytes]:
+    return "application/json", json.dumps(value).encode()
+
+
+def _quotas(found: dict[str, float]) -> list[dict[str, Any]]:
+    return [{"QuotaName": name, "QuotaCode": "L-00000000", "Value": value} for name, value in found.items()]
+
+
+def _xml(name: str, rows: list[dict[str, Any]]) -> tuple[str, bytes]:
+    items = "".join(f"<item>{''.join(f'<{key}>{value}</{key}>' for key, value in row.items())}</item>" for row in rows)
+    return "text/xml", f"<Response><{name}>{items}</{name}></Response>".encode()
+
+
+def _subscribed(found: dict[str, str] | None) -> tuple[str, bytes] | None:
+    if found is None:
+        return None
+    rows = "".join(
+        f"<member><Protocol>email</Protocol><Endpoint>{endpoint}</Endpoint><SubscriptionArn>{arn}</SubscriptionArn></member>"
+        for endpoint, arn in found.items()
+    )
+    said = f"<ListSubscriptionsByTopicResult><Subscriptions>{rows}</Subscriptions></ListSubscriptionsByTopicResult>"
+    return "text/xml", f"<ListSubscriptionsByTopicResponse>{said}</ListSubscriptionsByTopicResponse>".encode()
+
+
+class Session:
+    """A session of boto3's that makes each client once: they take seconds on a busy machine."""
+
+    def __init__(self) -> None:
+        self._session = boto3.session.Session(aws_access_key_id=ACCOUNT, aws_secret_access_key="local")  # noqa: S106
+        self._made: dict[tuple[str, str], Any] = {}
+
+    def client(self, service: str, *, region_name: str, config: Any) -> Any:
+        key = (service, region_name)
+        if key not in self._made:
+            self._made[key] = self._session.client(service, region_name=region_name, config=config)
+        return self._made[key]
+
+
+@dataclass
+class World:
+    """The account behind a fault proxy, and a healthy environment of this test's own in it."""
+
+    endpoint: Endpoint
+    proxy: FaultProxy
+    offers: type[Offers]
+    session: Any
+    environment: Environment
+    digest_of: Callable[[str], str] = lambda _: DIGEST
+    now: datetime = NOW
+
+    @property
+    def facts(self) -> Facts:
+        return self.offers.facts
+
+    def change(self, **fields: Any) -> Environment:
+        """Change fields of the environment; `capacity={...}` changes fields of that section."""
+        update = {
+            name: old.model_copy(update=value)
+            if isinstance(old := getattr(self.environment, name), Record) and isinstance(value, dict)
+            else value
+            for name, value in fields.items()
+        }
+        self.environment = self.environment.model_copy(update=update)
+        return self.environment
+
+    def account(self) -> Account:
+        return Account(self.environment, self.session)
+
+    def subject(self) -> Subject:
+        workspace = declared()
+        hosted = [workspace.experiments[name].experiment for name in self.environment.experiments]
+        return Subject(
+            environment=self.environment, experiments=tuple(one for one in hosted if one), catalogue=known(),
+            now=self.now, digest_of=self.digest_of,
+        )  # fmt: skip
+
+    def lines(self, *checks: str) -> tuple[Line, ...]:
+        """Examine; only these checks, and the credentials before them, where any are named."""
+        chosen = [check for check in CHECKS if not checks or check.id in {*checks, "credentials"}]
+        found = examine(self.subject(), self.account(), chosen)
+        return tuple(line for line in found if not checks or line.check in checks)
+
+    def only(self, check: str) -> Line:
+        """The one line of a check."""
+        (line,) = self.lines(check)
+        return line
+
+    def levels(self, check: str) -> list[str]:
+        return [line.level for line in self.lines(check)]
+
+
+def serve(facts: Facts, upstream: str) -> tuple[ThreadingHTTPServer, type[Offers]]:
+    """Start what answers for the account."""
+    address = urlsplit(upstream)
+    handler = type("Answers", (Offers,), {"facts": facts, "upstream": (address.hostname, address.port)})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server, handler
+
+
+def in_hours(hours: float) -> str:
+    return f"{NOW + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"

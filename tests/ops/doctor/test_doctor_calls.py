@@ -1,0 +1,153 @@
+"""What the doctor asks: reads alone, each in the policy that it prints, and each may be denied."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from doctor_world import ACCOUNT, REGION, World
+from test_doctor_cluster import bucket, cluster, node_group
+from test_doctor_zones import existing
+
+from tandem.ops.doctor import exit_code
+from tandem.ops.doctor.account import UncalledError
+from tandem.ops.doctor.calls import CALLS, Call, policy, resources
+from tandem.ops.doctor.examine import CHECKS
+from tandem.spec import names
+from tandem.spec.environment import Access, Bootstrap, Hub, Observability, Subscription
+from tandem.spec.load import load
+from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+
+ROOT = Path(__file__).resolve().parents[3]
+SIGNING = {"servicequotas": "service-quotas"}
+READS = re.compile(r"(Describe|Get|Head|List)[A-Z]")
+# what a HEAD denied makes necessary
+BESIDE = {"ListBuckets": (Rule(operation="HeadBucket", fault=ACCESS_DENIED),)}
+
+
+@pytest.fixture
+def demanding(world: World) -> World:
+    """An environment for which every call is necessary."""
+    host = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/mirror"
+    world.change(
+        network=existing("vpc-00000000", ("subnet-00000000", "use2-az1"), ("subnet-00000001", "use2-az3")),
+        bootstrap=Bootstrap(permissions_boundary="TeamBoundary"),
+        hub=Hub(token_secret="a/token"),  # noqa: S106 - its name
+        observability=Observability(alarm_subscriptions=(Subscription(protocol="email", endpoint="a@b.example"),)),
+        cluster={"access": Access.model_construct(
+            admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin", f"arn:aws:iam::{ACCOUNT}:user/somebody"),
+            operator=(), engineer=(), viewer=())},
+        registry_mirrors={"public.ecr.aws": host},
+    )  # fmt: skip
+    cluster(world)
+    node_group(world)
+    bucket(world)
+    world.facts.quotas = {}
+    return world
+
+
+def both(world: World) -> None:
+    """Examine as a block, then as spot, which has a quota."""
+    world.lines()
+    world.change(capacity={"kind": "spot", "reservation_id": None, "block": None})
+    world.lines()
+
+
+def test_what_is_asked_is_exactly_what_is_declared(demanding: World) -> None:
+    demanding.proxy.use(Rule(operation="HeadBucket", fault=ACCESS_DENIED))
+
+    both(demanding)
+
+    asked = {(SIGNING.get(one.service, one.service), one.operation) for one in demanding.proxy.log}
+    assert asked == {(call.service, call.operation) for call in CALLS}
+
+
+def test_every_declared_call_only_reads() -> None:
+    assert [call.operation for call in CALLS if not READS.match(call.operation)] == []
+
+
+def test_no_request_of_an_examination_has_a_method_that_writes_an_object(demanding: World) -> None:
+    both(demanding)
+
+    assert {one.method for one in demanding.proxy.log if one.service == "s3"} <= {"GET", "HEAD"}
+
+
+def test_a_call_that_is_not_declared_never_leaves(world: World) -> None:
+    client = world.account().client("eks")
+
+    with pytest.raises(UncalledError, match="eks UpdateNodegroupConfig"):
+        client.update_nodegroup_config(clusterName="a", nodegroupName="b", scalingConfig={"desiredSize": 1})
+
+    assert world.proxy.requests("UpdateNodegroupConfig") == ()
+
+
+@pytest.mark.parametrize("call", [call for call in CALLS if call.action], ids=lambda call: call.operation)
+def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call: Call) -> None:
+    denied = Rule(operation=call.operation, fault=ACCESS_DENIED)
+    demanding.proxy.use(denied, *BESIDE.get(call.operation, ()))
+
+    if call.service == "service-quotas":  # a block has no quota
+        demanding.change(capacity={"kind": "spot", "reservation_id": None, "block": None})
+
+    told = [f"{line.level} {line.check} {line.do}" for line in demanding.lines()]
+
+    assert demanding.proxy.fired[0] > 0
+    on = ", ".join(resources(demanding.environment, call.action))
+    named = [line for line in told if f"add {call.action} on {on} to the policy" in line]
+    assert named
+    assert {line.split()[0] for line in named} <= {"unknown"}
+
+
+def test_all_calls_denied_at_once_end_in_lines(demanding: World) -> None:
+    demanding.proxy.use(*(Rule(operation=call.operation, fault=ACCESS_DENIED) for call in CALLS if call.action))
+
+    lines = demanding.lines()
+
+    silent = {"placeholders", "credentials", "images", "quota"}  # these ask nobody, or their last line is of a file
+    assert {line.level for line in lines if line.check not in silent} == {"unknown"}
+    assert exit_code(lines, strict=False) == 3
+
+
+def test_an_unknown_line_is_never_counted_as_ok(demanding: World) -> None:
+    demanding.proxy.use(*(Rule(operation=call.operation, fault=ACCESS_DENIED) for call in CALLS if call.action))
+
+    assert not [line for line in demanding.lines("bootstrap", "zones", "minor") if line.level == "ok"]
+
+
+def test_the_policy_allows_what_is_declared_and_nothing_else(demanding: World) -> None:
+    statements = policy(demanding.environment)["Statement"]
+
+    allowed = {
+        action
+        for statement in statements
+        for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
+    }
+    assert allowed == {call.action for call in CALLS if call.action}
+
+
+def test_a_statement_without_a_resource_is_left_out(world: World) -> None:
+    assert [one for one in policy(world.environment)["Statement"] if not one["Resource"]] == []
+
+
+def test_the_document_prints_the_policy_of_the_example() -> None:
+    example = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).environments["post-us-east-2"]
+    assert example.environment is not None
+    document = (ROOT / "docs/doctor.md").read_text()
+
+    printed = json.loads(document.partition("```json\n")[2].partition("```")[0])
+
+    assert printed == policy(example.environment)
+
+
+def test_the_document_has_a_row_for_each_check_in_its_order_and_says_which_are_needed() -> None:
+    rows = re.findall(r"^\| ([a-z-]+) \| .* \| (yes|no) \|$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE)
+
+    assert rows == [(check.id, "yes" if check.needed else "no") for check in CHECKS]
+
+
+def test_the_topic_is_the_one_that_the_stacks_name(world: World) -> None:
+    (arn,) = resources(world.environment, "sns:ListSubscriptionsByTopic")
+
+    assert arn.endswith(f":{names.topic(world.environment)}")
