@@ -23,13 +23,16 @@ ENVIRONMENT = SCOPE.environment
 ALARMS = [alarms(watched()), alarms(SCOPE)]
 FLOOR = alarms(watched(only=["post"], reference=None))
 CALLED = "when-you-are-called"
-PROCEDURES = {"teardown"}  # what people do, without an alarm
+# what people do, without an alarm
+PROCEDURES = {
+    "teardown", "fleet-will-not-go-to-zero", "block-renewal", "fleet-update-under-a-lease", "break-glass",
+}  # fmt: skip
 VARIABLES = {
     "ENV": ENVIRONMENT.name, "REGION": ENVIRONMENT.region, "EXPERIMENT": EXPERIMENT, "VARIANT": DRAFTING,
     "TYPE": ENVIRONMENT.capacity.instance_type,
 }  # fmt: skip
 # what the AWS CLI adds to the services' own operations
-OWN = {("eks", "update-kubeconfig"): {"name"}}
+OWN: dict[tuple[str, str], set[str]] = {("eks", "update-kubeconfig"): {"name"}, ("s3", "cp"): set()}
 EVERYWHERE = {"query", "output", "region", "max-items"}
 
 
