@@ -13,7 +13,7 @@ from typing import Any
 from tandem.ops import leftovers_ec2
 from tandem.ops.destroy.account import Account, tags_of
 from tandem.ops.destroy.stacks import STAYS, stacks
-from tandem.ops.fault import OpsError, code_of
+from tandem.ops.fault import DeniedError, OpsError, code_of
 from tandem.ops.left import Left
 from tandem.ops.log_groups import KEPT_LOGS, log_groups
 from tandem.ops.owned import Owned
@@ -218,12 +218,20 @@ def _repositories(account: Account, owned: Owned) -> Iterator[Left]:
 
 
 def _keys(account: Account, owned: Owned) -> Iterator[Left]:
+    """Yield keys of ours. One whose policy shuts this identity out is another's; shut out of all, none is known."""
+    denied: DeniedError | None = None
+    read = 0
     for row in account.pages("kms", "ListKeys", "Keys", "KMS keys"):
         identity = str(row["KeyId"])
-        about = account.ask("kms", "DescribeKey", identity, KeyId=identity)["KeyMetadata"]
-        if about.get("KeyManager") == "AWS":
+        try:
+            about = account.ask("kms", "DescribeKey", identity, KeyId=identity)["KeyMetadata"]
+            if about.get("KeyManager") == "AWS":
+                continue
+            tags = tags_of(list(account.pages("kms", "ListResourceTags", "Tags", identity, KeyId=identity)))
+        except DeniedError as error:
+            denied = error
             continue
-        tags = tags_of(list(account.pages("kms", "ListResourceTags", "Tags", identity, KeyId=identity)))
+        read += 1
         described = any(owned.named(word) for word in str(about.get("Description", "")).split())
         if not (owned.tagged(tags) or (described and not owned.strange(tags))):
             continue
@@ -235,6 +243,8 @@ def _keys(account: Account, owned: Owned) -> Iterator[Left]:
         else:
             remove = f"aws kms schedule-key-deletion --key-id {identity}"
             yield Left(kind="KMS key", name=identity, note=str(about.get("Description", "")), remove=remove)
+    if denied and not read:
+        raise denied
 
 
 def _dashboards(account: Account, owned: Owned) -> Iterator[Left]:

@@ -53,8 +53,13 @@ def nodes(account: Account, node_group: str = "") -> list[Node]:
     ]  # fmt: skip
 
 
-def require_parked(account: Account, now: datetime) -> None:
+def require_parked(account: Account, now: datetime, *, leaving: bool = False) -> None:
     """Make sure that nobody has the fleet: no live lease, no instance.
+
+    Args:
+        account: of the environment.
+        now: the time.
+        leaving: whether its node group goes already or is gone: then an instance that is shutting down is no hindrance.
 
     Raises:
         RefusedError: somebody has it, and how it is ended.
@@ -74,7 +79,8 @@ def require_parked(account: Account, now: datetime) -> None:
             where=f"s3://{names.bucket(account.environment)}/{stop.POINTER_KEY}",
             change="allow s3:GetObject and s3:ListBucket there to this identity, or mend the object, then try again",
         )  # fmt: skip
-    living = nodes(account, names.node_group(account.environment))
+    found = nodes(account, names.node_group(account.environment))
+    living = [one for one in found if not (leaving and one.state == "shutting-down")]
     if living:
         listed = ", ".join(f"{one.id} ({one.state})" for one in living)
         raise RefusedError(f"accelerator nodes live: {listed}", where=names.node_group(account.environment), change=end)

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from tandem.ops.destroy.account import Account
 from tandem.ops.destroy.delete import Settings, delete, require_ours
 from tandem.ops.destroy.fleet import cluster, nodes, require_no_strangers, require_parked
-from tandem.ops.destroy.stacks import ORDER, Stack, stack
+from tandem.ops.destroy.stacks import GOING, ORDER, Stack, stack
 from tandem.ops.fault import OpsError, RefusedError
 from tandem.spec import names
 
@@ -44,7 +44,9 @@ def _nothing(_account: Account, _settings: Settings, _say: Say) -> None:
 
 
 def _parked(account: Account, _settings: Settings, _say: Say) -> None:
-    require_parked(account, datetime.now(UTC))  # again: the question may have waited for an hour
+    fleet = stack(account, "Fleet")
+    leaving = fleet is None or fleet.status == GOING
+    require_parked(account, datetime.now(UTC), leaving=leaving)  # again: the question may have waited for an hour
 
 
 def _open_cluster(account: Account, settings: Settings, say: Say) -> None:

@@ -13,7 +13,7 @@ from tandem.ops.destroy.account import Account
 from tandem.ops.destroy.delete import require_ours, require_still
 from tandem.ops.destroy.fleet import ClusterSeen, cluster, require_no_strangers, require_parked
 from tandem.ops.destroy.gitops import require_removed
-from tandem.ops.destroy.stacks import STAYS, STUCK, Stack, resources, stacks
+from tandem.ops.destroy.stacks import GOING, STAYS, STUCK, Stack, resources, stacks
 from tandem.ops.destroy.steps import going
 from tandem.ops.fault import DeniedError, OpsError, code_of
 from tandem.ops.log_groups import KEPT_LOGS, log_groups
@@ -74,7 +74,8 @@ def survey(account: Account, *, gitops_removed: bool) -> Survey:
         require_ours(account, one)
         require_still(one)
     if leaving:
-        require_parked(account, datetime.now(UTC))
+        fleet = found.get("Fleet")
+        require_parked(account, datetime.now(UTC), leaving=fleet is None or fleet.status == GOING)
         standing: ClusterSeen | None = cluster(account) if "Cluster" in found else None
         if standing:
             require_no_strangers(account, standing)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from small_stacks import QUICK, templates
 
+from tandem.ops.destroy import fleet
 from tandem.ops.destroy.delete import Settings, require_still
 from tandem.ops.destroy.stacks import ORDER
 from tandem.ops.destroy.steps import destroy
@@ -142,6 +145,17 @@ def test_a_living_node_forbids_it_and_is_named(small):
 
     with pytest.raises(RefusedError, match=f"accelerator nodes live: {node}"):
         survey(one.account(), gitops_removed=False)
+
+
+@pytest.mark.parametrize(("state", "leaving", "refused"), [
+    ("running", False, True), ("running", True, True), ("shutting-down", False, True), ("shutting-down", True, False),
+])  # fmt: skip
+def test_a_node_that_ends_with_its_group_hinders_no_second_run(small, monkeypatch, state, leaving, refused):
+    one = small().deploy(("Artifacts",))
+    monkeypatch.setattr(fleet, "nodes", lambda *_: [fleet.Node(id="i-1", state=state, node_group="g")])
+
+    with pytest.raises(RefusedError) if refused else contextlib.nullcontext():
+        fleet.require_parked(one.account(), datetime.now(UTC), leaving=leaving)
 
 
 def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from small_stacks import ACCOUNT, Small, declared
 
-from tandem.ops.fault import OpsError
+from tandem.ops.fault import DeniedError, OpsError
 from tandem.ops.leftovers import SEARCHES, leftovers
 from tandem.ops.owned import Owned
 from tandem.spec import names
@@ -340,6 +340,23 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
 
     assert asked
     assert all("is denied" in said and "allow " in said and operation in said for operation, said in faults.items())
+
+
+def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(planted, monkeypatch):
+    account, ours = planted.one.account(), planted.names[ENVIRONMENT][IDS.index("key")]
+    shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
+    ask = account.ask
+
+    def asked(_self, service, operation, where, **parameters):
+        if parameters.get("KeyId") == shut:
+            raise DeniedError("DescribeKey is denied", where=where, change="allow kms:DescribeKey")
+        return ask(service, operation, where, **parameters)
+
+    monkeypatch.setattr(type(account), "ask", asked)
+
+    found = [one.name for one in SEARCHES["KMS keys"](account, Owned.of(account, [NEIGHBOUR]))]
+
+    assert (ours in found, shut in found) == (True, False)
 
 
 def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
