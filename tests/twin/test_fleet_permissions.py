@@ -106,3 +106,19 @@ def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, r
     code = refusal(somebody.terminate_instances, InstanceIds=[instance, other])
 
     assert (code, fleet.instances()) == ("UnauthorizedOperation", [instance])
+
+
+def publish(endpoint, allowed_namespace, namespace):
+    condition = {"cloudwatch:namespace": allowed_namespace}
+    somebody = under(endpoint, allowed("cloudwatch:PutMetricData", "*", **condition)).client("cloudwatch")
+    return somebody.put_metric_data(Namespace=namespace, MetricData=[{"MetricName": "m", "Value": 1}])
+
+
+def test_metrics_are_allowed_by_their_namespace(enforcing):
+    assert publish(enforcing, "Tandem/post", "Tandem/post")["ResponseMetadata"]["HTTPStatusCode"] == 200
+
+
+def test_rejects_metrics_of_another_namespace(enforcing, refusal):
+    code = refusal(publish, endpoint=enforcing, allowed_namespace="Tandem/post", namespace="Tandem/other")
+
+    assert code.startswith("AccessDenied")

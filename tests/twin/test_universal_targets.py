@@ -378,6 +378,18 @@ def test_a_role_for_another_node_group_fails(strict):
     assert (len(strict.dead()), strict.states()) == (1, ["running"])
 
 
+def test_a_queue_that_refuses_what_is_not_tls_takes_what_failed(strict):
+    strict.have_role(strict.send_statement())
+    deny = {"Effect": "Deny", "Principal": "*", "Action": "sqs:SendMessage", "Resource": strict.queue_arn,
+            "Condition": {"Bool": {"aws:SecureTransport": "false"}}}  # fmt: skip
+    policy = json.dumps({"Version": "2012-10-17", "Statement": [deny]})
+    strict.sqs.set_queue_attributes(QueueUrl=strict.queue, Attributes={"Policy": policy})
+    strict.schedule()
+    strict.pass_time(61)
+
+    assert len(strict.dead()) == 1
+
+
 def test_a_role_that_may_not_send_leaves_the_dead_letter_queue_empty(strict):
     strict.have_role()
     strict.schedule()

@@ -127,7 +127,10 @@ FIDELITY: Mapping[str, Fidelity] = {
         PendingWindowInDays="acts at deletion only; described then, not before",
         BypassPolicyLockoutSafetyCheck=_SILENT,
     ),
-    "AWS::Lambda::EventInvokeConfig": _stored("kept and described; whether what failed is sent on is not seen"),
+    "AWS::Lambda::EventInvokeConfig": _stored(
+        "kept and described; a call without a waiting caller is tried three times here, and its dead-letter queue gets "
+        "a record of the failure with the event in it, on AWS the event itself"
+    ),
     "AWS::Lambda::Function": _real(
         "the code is stored and runs on this machine's Python whatever the runtime says; of the custom resources only "
         "the tools image's invokes it here"

@@ -1,7 +1,7 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Three types whose describe answer or Ref plain MiniStack gets wrong.
 
-A Lambda's network, an instance profile's name, a role's permissions boundary.
+A Lambda's network and dead-letter queue, an instance profile's name, a role's permissions boundary.
 """
 
 from __future__ import annotations
@@ -18,19 +18,23 @@ def install(handlers: dict) -> None:
 
     def created(logical_id, properties, stack):
         name, attributes = create(logical_id, properties, stack)
-        return _in_network(name, properties), attributes
+        return _whole(name, properties), attributes
 
     def updated(physical_id, old, new, stack, logical_id=None):
         name, attributes = update(physical_id, old, new, stack, logical_id)
-        return _in_network(name, new), attributes
+        return _whole(name, new), attributes
 
     function.update(create=created, update=updated)
     _profiles_by_name(handlers["AWS::IAM::InstanceProfile"])
     _bounded_roles(handlers["AWS::IAM::Role"])
 
 
-def _in_network(name, properties):
-    lambda_svc._functions[name]["config"]["VpcConfig"] = lambda_svc._vpc_config_with_id(properties.get("VpcConfig"))
+def _whole(name, properties):
+    config = lambda_svc._functions[name]["config"]
+    config["VpcConfig"] = lambda_svc._vpc_config_with_id(properties.get("VpcConfig"))
+    config.pop("DeadLetterConfig", None)
+    if properties.get("DeadLetterConfig"):
+        config["DeadLetterConfig"] = properties["DeadLetterConfig"]
     return name
 
 

@@ -1,17 +1,20 @@
-# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""What a policy about a fleet is held against: the ARN of a node group, and the tags of instances and node groups.
+# ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
+"""What a policy about a fleet is held against: a node group's ARN, its tags and its instances', a metric's namespace.
 
-Plain MiniStack takes a call about a node group for one about its cluster, and knows no tag of either.
+Plain MiniStack takes a call about a node group for one about its cluster, and knows none of the rest.
 """
 
 from __future__ import annotations
 
 from contextvars import ContextVar
+from urllib.parse import parse_qs
 
 from ministack import app
 from ministack.core import iam_actions, iam_evaluator
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import ec2, eks, tagging
+
+from . import wire
 
 NEEDS = {
     app: ("AUTH",),
@@ -22,19 +25,25 @@ NEEDS = {
     tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
 }
 
+_namespace: ContextVar[str] = ContextVar("of the metrics that this request publishes", default="")
 _caller: ContextVar[str] = ContextVar("access key of this request", default="")
 
 
 def install(_handlers: dict) -> None:
     """Wrap what finds a call's resource and what holds it against policies; add the tags."""
     resource, enforce = iam_actions.extract_resource_arn, iam_evaluator.enforce
-    iam_actions.extract_resource_arn = lambda service, method, path, *rest, **more: (
-        (service == "eks" and _node_group(path)) or resource(service, method, path, *rest, **more)
-    )
+
+    def found(service, method, path, headers, body, *rest):
+        _namespace.set(_published(body) if service == "monitoring" else "")
+        return (service == "eks" and _node_group(path)) or resource(service, method, path, headers, body, *rest)
+
+    iam_actions.extract_resource_arn = found
 
     def enforced(access_key_id, iam_action, service, region, resource_arn="*", service_context=None):  # noqa: PLR0913, PLR0917  # its callers'
         _caller.set(access_key_id)
         context = {**_ec2_keys(resource_arn), **(service_context or {})}
+        if service == "monitoring" and _namespace.get():
+            context["cloudwatch:namespace"] = _namespace.get()
         return enforce(access_key_id, iam_action, service, region, resource_arn=resource_arn, service_context=context)
 
     iam_evaluator.enforce = enforced
@@ -56,6 +65,12 @@ def _node_group(path):
     parts = path.split("/")
     known = eks._nodegroups.get(f"{parts[2]}/{parts[4]}") if parts[3:4] == ["node-groups"] and parts[4:] else None
     return known and known["nodegroupArn"]
+
+
+def _published(body):
+    """The namespace of a PutMetricData as JSON or as a form; MiniStack reads CloudWatch's third form no better."""
+    said = wire.loaded(body or b"{}")
+    return said.get("Namespace") or parse_qs((body or b"").decode(errors="replace")).get("Namespace", [""])[0]
 
 
 def _ec2_keys(arn):

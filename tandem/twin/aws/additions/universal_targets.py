@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
+# ruff: noqa: SLF001, ANN001, ANN003, ANN202 - MiniStack is untyped and has no public interface
 """EventBridge Scheduler's universal targets of EKS: the call is really made, as the schedule's role.
 
 `Input` spells members with a capital, ClusterName and not clusterName as the EKS API has it: AWS answers
@@ -183,10 +183,17 @@ def _client(one, service):
     if session is None:
         raise _FailedError("AccessDeniedException", f"{scheduler_role.SERVICE} may not assume {one.target['RoleArn']}")
     key, secret, token = session
-    return get_session().create_client(
+    client = get_session().create_client(
         service, region_name=one.region, endpoint_url=_endpoint(), aws_access_key_id=key, aws_secret_access_key=secret,
         aws_session_token=token, config=Config(retries={"total_max_attempts": 1}, proxies={}),
     )  # fmt: skip
+    client.meta.events.register("before-send", _over_tls)
+    return client
+
+
+def _over_tls(request, **_more):
+    """Scheduler calls by TLS; a queue's policy may refuse all else, and there is none on this machine."""
+    request.headers["X-Forwarded-Proto"] = "https"
 
 
 def _endpoint():

@@ -62,7 +62,9 @@ def _budget(client: Client, physical_id: str, _properties: Properties) -> Proper
         for one in budgets.describe_notifications_for_budget(**named)["Notifications"]
     ]  # fmt: skip
     budget = budgets.describe_budget(**named)["Budget"]
-    return {"Budget": budget, "NotificationsWithSubscribers": whole(told)}
+    arn = f"arn:aws:budgets::{named['AccountId']}:budget/{physical_id}"
+    tags = budgets.list_tags_for_resource(ResourceARN=arn)["ResourceTags"]
+    return {"Budget": budget, "NotificationsWithSubscribers": whole(told), "ResourceTags": tags}
 
 
 def _invocation(client: Client, physical_id: str, properties: Properties) -> Properties:
