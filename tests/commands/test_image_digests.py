@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from dxf import DXF
 
-from tandem.commands.resolve import ResolveError, resolve_digests
+from tandem.commands.resolve import ResolveError, UnknownTagError, digest_of, resolve_digests
 from tandem.spec.document import read_document
 from tandem.spec.platform import Digests
 from tandem.spec.record import parse
@@ -19,10 +19,10 @@ DIGEST = "sha256:" + "ab" * 32
 
 
 class Registry(BaseHTTPRequestHandler):
-    """Knows one tag, 1.0 of neuron/server."""
+    """Knows one tag, 1.0 of neuron/server, and its digest."""
 
     def do_HEAD(self) -> None:
-        known = self.path == "/v2/neuron/server/manifests/1.0"
+        known = self.path in {"/v2/neuron/server/manifests/1.0", f"/v2/neuron/server/manifests/{DIGEST}"}
         self.send_response(200 if known else 404)
         if known:
             self.send_header("Docker-Content-Digest", DIGEST)
@@ -86,3 +86,15 @@ def test_an_unknown_tag_is_named_and_the_file_left_alone(host: str, tmp_path: Pa
 def test_a_registry_that_does_not_answer_is_named(tmp_path: Path) -> None:
     with pytest.raises(ResolveError, match=r"127.0.0.1:9"):
         resolve_digests(["127.0.0.1:9/neuron/server:1.0"], tmp_path / "digests.yaml", plain_http)
+
+
+def test_a_pinned_image_is_asked_for_by_its_digest(host: str) -> None:
+    assert digest_of(f"{host}/neuron/server@{DIGEST}", plain_http) == DIGEST
+
+
+def test_an_image_that_is_not_there_is_told_from_a_registry_that_does_not_answer(host: str) -> None:
+    with pytest.raises(UnknownTagError):
+        digest_of(f"{host}/neuron/server@sha256:{'0' * 64}", plain_http)
+    with pytest.raises(ResolveError) as silent:
+        digest_of("127.0.0.1:9/neuron/server:1.0", plain_http)
+    assert not isinstance(silent.value, UnknownTagError)

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Collection
 from typing import Any
 
+from botocore import xform_name
+
 from tandem.ops.account import client, session
 from tandem.ops.doctor.calls import known, resources
 from tandem.ops.fault import RAISED, DeniedError, OpsError, ask, code_of, fault_of
@@ -85,8 +87,6 @@ class Account:
             DeniedError: as `ask`.
             OpsError: as `ask`.
         """
-        from botocore import xform_name  # noqa: PLC0415 - beside its only use
-
         try:
             pages = self.client(service).get_paginator(xform_name(operation)).paginate(**parameters)
             return [row for page in pages for row in page.get(key, [])]

@@ -10,8 +10,6 @@ from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import Finding, fail, ok, unknown, warn
 from tandem.ops.doctor.offering import offered_zones
 from tandem.ops.doctor.subject import Subject
-from tandem.ops.doctor.zones import named
-from tandem.spec.environment import Capacity
 from tandem.stop import BLOCK_MARGIN
 
 PRICE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
@@ -137,8 +135,6 @@ def _form(subject: Subject, row: dict[str, Any]) -> Iterator[Finding]:
         if declared != found:
             yield fail(f"{path} is {declared}, that of the reservation {found}", "write what was reserved",
                        f"{path}: {found}")  # fmt: skip
-    if capacity.zone not in named(subject.environment):
-        yield fail(f"no subnet lies in {capacity.zone}", "add that zone to the network")
     total = int(row["TotalInstanceCount"])
     if total < capacity.nodes:
         yield fail(f"{total} instances are reserved, {capacity.nodes} declared", "declare no more than are reserved",
@@ -178,7 +174,7 @@ def _window(subject: Subject, row: dict[str, Any]) -> Iterator[Finding]:
                        "ask for fewer hours when starting")  # fmt: skip
     if capacity.kind != "capacity-block" or starts is None or ends is None:
         return
-    written = _written(capacity, starts, ends)
+    written = f"capacity.block: {{starts: {starts:{MOMENT}}, ends: {ends:{MOMENT}}}}"
     if capacity.block is None:
         yield warn("capacity.block is null: nobody knows when the block ends before EC2 does", "write it, deploy Guard",
                    written)  # fmt: skip
@@ -187,10 +183,6 @@ def _window(subject: Subject, row: dict[str, Any]) -> Iterator[Finding]:
             f"capacity.block says {capacity.block.starts:{MOMENT}} to {capacity.block.ends:{MOMENT}}, "
             f"EC2 {starts:{MOMENT}} to {ends:{MOMENT}}", "write what EC2 says", written,
         )  # fmt: skip
-
-
-def _written(_: Capacity, starts: datetime, ends: datetime) -> str:
-    return f"capacity.block: {{starts: {starts:{MOMENT}}, ends: {ends:{MOMENT}}}}"
 
 
 def _minutes(span: timedelta) -> int:

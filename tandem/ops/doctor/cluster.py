@@ -29,9 +29,7 @@ READS = {
 def minor(subject: Subject, account: Account) -> Iterator[Finding]:
     """See that EKS offers the Kubernetes minor, and for how long."""
     version = subject.environment.cluster.kubernetes
-    found = account.ask(
-        "eks", "DescribeClusterVersions", version, absent=NOT_OFFERED, clusterVersions=[version], includeAll=True
-    )
+    found = account.ask("eks", "DescribeClusterVersions", version, absent=NOT_OFFERED, clusterVersions=[version])
     rows = [row for row in (found or {}).get("clusterVersions", []) if row["clusterVersion"] == version]
     look = f"aws eks describe-cluster-versions --region {subject.environment.region}"
     status = rows[0].get("versionStatus", "") if rows else "UNSUPPORTED"

@@ -23,8 +23,9 @@ import boto3
 from tandem.ops.doctor import Line, Subject, examine
 from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.examine import CHECKS
+from tandem.spec import names
 from tandem.spec.catalogue import catalogue
-from tandem.spec.environment import Environment
+from tandem.spec.environment import Environment, ExistingNetwork, Subnet
 from tandem.spec.load import Workspace, load
 from tandem.spec.record import Record
 from tandem.twin.aws.endpoint import Endpoint
@@ -291,3 +292,34 @@ def serve(facts: Facts, upstream: str) -> tuple[ThreadingHTTPServer, type[Offers
 
 def in_hours(hours: float) -> str:
     return f"{NOW + timedelta(hours=hours):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def cluster(world: World, *, version: str = "1.36", tags: dict[str, str] | None = None) -> None:
+    name = world.environment.name
+    owner = {names.OWNER_TAG: name} if tags is None else tags
+    world.endpoint.client("eks").create_cluster(
+        name=names.cluster(world.environment), roleArn="arn:aws:iam::222233334444:role/Operator", version=version,
+        resourcesVpcConfig={"subnetIds": []}, tags=owner,
+    )  # fmt: skip
+
+
+def node_group(world: World, *, desired: int = 0, tags: dict[str, str] | None = None) -> None:
+    owner = {names.OWNER_TAG: world.environment.name} if tags is None else tags
+    world.endpoint.client("eks").create_nodegroup(
+        clusterName=names.cluster(world.environment), nodegroupName=names.node_group(world.environment),
+        scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1}, subnets=[],
+        nodeRole="arn:aws:iam::222233334444:role/Operator", instanceTypes=["trn2.48xlarge"], tags=owner,
+    )  # fmt: skip
+
+
+def bucket(world: World) -> None:
+    world.endpoint.client("s3").create_bucket(
+        Bucket=names.bucket(world.environment), CreateBucketConfiguration={"LocationConstraint": REGION}
+    )
+
+
+def existing(vpc_id: str, *subnets: tuple[str, str]) -> ExistingNetwork:
+    return ExistingNetwork.model_construct(
+        kind="existing", vpc_id=vpc_id, cidr="10.9.0.0/16",
+        subnets=tuple(Subnet.model_construct(id=id_, zone=zone) for id_, zone in subnets),
+    )  # fmt: skip

@@ -7,9 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from doctor_world import ACCOUNT, REGION, World
-from test_doctor_cluster import bucket, cluster, node_group
-from test_doctor_zones import existing
+from doctor_world import ACCOUNT, REGION, World, bucket, cluster, existing, node_group
 
 from tandem.ops.doctor import exit_code
 from tandem.ops.doctor.account import UncalledError

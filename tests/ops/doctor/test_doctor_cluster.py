@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
-from doctor_world import NOW, REGION, World
+from doctor_world import NOW, World, bucket, cluster, node_group
 
 from tandem.spec import names
 from tandem.twin.aws.fleet import Fleet
@@ -76,33 +76,9 @@ def test_an_add_on_that_is_not_pinned_is_a_warning_with_what_to_write(world: Wor
     assert [line.command.rpartition("{")[2] for line in warned] == ["value: v2.9.9-eksbuild.1, source: KEY}"]
 
 
-def cluster(world: World, *, version: str = "1.36", tags: dict[str, str] | None = None) -> None:
-    name = world.environment.name
-    owner = {names.OWNER_TAG: name} if tags is None else tags
-    world.endpoint.client("eks").create_cluster(
-        name=names.cluster(world.environment), roleArn="arn:aws:iam::222233334444:role/Operator", version=version,
-        resourcesVpcConfig={"subnetIds": []}, tags=owner,
-    )  # fmt: skip
-
-
-def node_group(world: World, *, desired: int = 0, tags: dict[str, str] | None = None) -> None:
-    owner = {names.OWNER_TAG: world.environment.name} if tags is None else tags
-    world.endpoint.client("eks").create_nodegroup(
-        clusterName=names.cluster(world.environment), nodegroupName=names.node_group(world.environment),
-        scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1}, subnets=[],
-        nodeRole="arn:aws:iam::222233334444:role/Operator", instanceTypes=["trn2.48xlarge"], tags=owner,
-    )  # fmt: skip
-
-
 def put(world: World, key: str, said: dict[str, Any]) -> None:
     s3, bucket = world.endpoint.client("s3"), names.bucket(world.environment)
     s3.put_object(Bucket=bucket, Key=key, Body=json.dumps(said).encode())
-
-
-def bucket(world: World) -> None:
-    world.endpoint.client("s3").create_bucket(
-        Bucket=names.bucket(world.environment), CreateBucketConfiguration={"LocationConstraint": REGION}
-    )
 
 
 def lease(world: World, hours: float) -> None:

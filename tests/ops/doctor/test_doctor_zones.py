@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from doctor_world import ZONE, World
+from doctor_world import ZONE, World, existing
 
-from tandem.spec.environment import ExistingNetwork, NewNetwork, Subnet
+from tandem.spec.environment import NewNetwork
 
 
 @pytest.fixture(scope="module")
@@ -18,13 +18,6 @@ def vpc(place) -> tuple[str, dict[str, str]]:
         row = ec2.create_subnet(VpcId=made, CidrBlock=f"10.9.{index}.0/24", AvailabilityZoneId=zone)["Subnet"]
         subnets[row["AvailabilityZoneId"]] = row["SubnetId"]
     return made, subnets
-
-
-def existing(vpc_id: str, *subnets: tuple[str, str]) -> ExistingNetwork:
-    return ExistingNetwork.model_construct(
-        kind="existing", vpc_id=vpc_id, cidr="10.9.0.0/16",
-        subnets=tuple(Subnet.model_construct(id=id_, zone=zone) for id_, zone in subnets),
-    )  # fmt: skip
 
 
 def test_a_zone_that_the_account_has_is_named_with_its_letter(world: World) -> None:

@@ -1,0 +1,74 @@
+"""What all lines come to."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from doctor_world import World
+
+from tandem.ops.doctor import Line, exit_code
+from tandem.ops.doctor.examine import CHECKS, Check, examine
+from tandem.ops.doctor.line import unknown, warn
+from tandem.ops.fault import OpsError
+
+OK = Line(group="account", check="a", level="ok", said="", do="", command="", code=0)
+WARN = replace(OK, level="warn")
+UNKNOWN = replace(OK, level="unknown")
+NEEDED = replace(OK, level="unknown", code=3)
+BAD = replace(OK, level="fail", code=2)
+BROKEN = replace(OK, level="fail", code=3)
+
+
+@pytest.mark.parametrize(
+    ("lines", "plain", "strict"),
+    [
+        ((OK,), 0, 0),
+        ((OK, WARN), 0, 1),
+        ((OK, UNKNOWN), 0, 1),
+        ((WARN, NEEDED), 3, 3),
+        ((BROKEN,), 3, 3),
+        ((BROKEN, BAD, NEEDED), 2, 2),
+    ],
+)
+def test_the_exit_code_follows_from_the_lines(lines: tuple[Line, ...], plain: int, strict: int) -> None:
+    assert (exit_code(lines, strict=False), exit_code(lines, strict=True)) == (plain, strict)
+
+
+@pytest.mark.parametrize(("needed", "code"), [(True, 3), (False, 0)])
+def test_what_is_needed_and_unknown_is_a_failure(world: World, *, needed: bool, code: int) -> None:
+    check = Check(id="x", group="people", find=lambda *_: iter((unknown("s", "d"),)), needed=needed, asks=False)
+
+    (line,) = examine(world.subject(), world.account(), [check])
+
+    assert line.code == code
+
+
+def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
+    def find(*_: object):
+        yield warn("first", "do")
+        raise OpsError("denied", where="s3://b", change="add it")
+
+    (first, second) = examine(world.subject(), world.account(), [Check(id="x", group="people", find=find, asks=False)])
+
+    assert (first.level, second.level) == ("warn", "unknown")
+    assert second.said == "s3://b: denied"
+
+
+def test_lines_stand_in_the_order_of_the_table(world: World) -> None:
+    order = [check.id for check in CHECKS]
+
+    found = [line.check for line in world.lines()]
+
+    assert sorted(found, key=order.index) == found
+
+
+def test_every_check_has_a_line(world: World) -> None:
+    assert {line.check for line in world.lines()} == {check.id for check in CHECKS}
+
+
+def test_a_healthy_account_before_its_first_deploy_lets_a_pipeline_go_on(world: World) -> None:
+    lines = world.lines()
+
+    assert exit_code(lines, strict=False) == 0
+    assert {line.level for line in lines} == {"ok", "warn"}
