@@ -1,7 +1,7 @@
 """The stop: a fence in the bucket, a node group at 0, and passes that look until EC2 lists no instance.
 
-A pass looks, does what is due and returns; all that it keeps is `stop.json`, so it may die anywhere and the next one
-goes on. It reads AWS only, never Kubernetes.
+A pass looks, does what is due and returns; all that it keeps is `stop.json` (tandem/fence.py), so it may die anywhere
+and the next one goes on. It reads AWS only, never Kubernetes.
 Invariant: standard library and boto3 only, because a Lambda packs this file; what could not be read is unknown, and
 unknown is never taken for gone, for allowed or for alive; nothing without the environment's own tag is touched.
 """
@@ -9,34 +9,118 @@ unknown is never taken for gone, for allowed or for alive; nothing without the e
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import MISSING, dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, Literal
 
-import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
 
-FENCE_KEY = "stop.json"
-POINTER_KEY = "lease.json"  # names the run that holds the only live lease
-SCHEMA = 1
+from tandem.fence import (
+    FENCE_FIELDS,
+    FENCE_KEY,
+    POINTER_KEY,
+    RAISED,
+    TRIES,
+    UNREADABLE,
+    Clients,
+    Fence,
+    Guarded,
+    Lease,
+    Pointer,
+    RefusedError,
+    State,
+    StopError,
+    WorldError,
+    change_fence,
+    code_of,
+    heartbeat_key,
+    lease_key,
+    moment,
+    plain,
+    read,
+    read_fence,
+    read_lease,
+    read_pointer,
+    said_of,
+    short,
+    words,
+    write,
+)  # fmt: skip
+
+__all__ = [
+    "BLOCK_ENDS_TAG",
+    "BLOCK_MARGIN",
+    "BLOCK_STARTS_TAG",
+    "CLUSTER_TAG",
+    "FENCE_KEY",
+    "FLEET_USD",
+    "FUTURE",
+    "IDLE_BLOCK_MINUTES",
+    "INSTANCES_ALIVE",
+    "NODE_GROUP_TAG",
+    "OLDEST_INSTANCE_HOURS",
+    "OWNER_TAG",
+    "PASS_MINUTES",
+    "POINTER_KEY",
+    "RAISED",
+    "REAPER",
+    "STOP_FAILURES",
+    "UNITS",
+    "Clients",
+    "Due",
+    "Fence",
+    "Guarded",
+    "Instance",
+    "Lease",
+    "Pointer",
+    "RefusedError",
+    "Report",
+    "Seen",
+    "Source",
+    "State",
+    "StopError",
+    "WorldError",
+    "act",
+    "clear",
+    "code_of",
+    "due",
+    "heartbeat_key",
+    "lease_key",
+    "look",
+    "moment",
+    "read",
+    "read_fence",
+    "read_lease",
+    "read_pointer",
+    "reap",
+    "said_of",
+    "scale_to_zero",
+    "stop",
+    "tell",
+    "words",
+    "write",
+]
+
 OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
 # on the node group: a renewed block is a deploy of the Fleet stack alone, and the guard hears of it all the same
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
-VARIABLES = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
 
 PASS_MINUTES = 5  # between two passes of the reaper
 BLOCK_MARGIN = timedelta(minutes=45)  # EKS scales down 40 minutes before a block's end, EC2 terminates at 30
 FUTURE = timedelta(minutes=5)  # clocks differ; a beat further ahead is no beat
 OVERDUE_GRACES = 3  # a stop that EC2 has not done after so many graces is a failed one
 TELL_AGAIN = timedelta(hours=1)
-TRIES = 4  # of a conditional write that somebody else came before
-# At most 3 x (2 + 8) s and 3 s of waiting a call; `stacks/guard.py` gives a pass its time by these.
-CALLS = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
+REAPER = "reap"
+SUBJECT_CHARACTERS = 99  # SNS takes fewer than 100
+_CHANGES = {
+    "stopping": "being stopped",
+    "terminating": "terminated by id",
+    "stopped": "gone",
+    "failed": "NOT stopped",
+}
 
 INSTANCES_ALIVE = "instances_alive"
 OLDEST_INSTANCE_HOURS = "oldest_instance_hours"
@@ -52,160 +136,13 @@ UNITS = {
 }
 """What a pass publishes, without dimensions, in CloudWatch's words for its unit."""
 
-REAPER = "reap"
-LARGEST = 1 << 20  # bytes; what is longer is none of ours
-LONGEST_WORDS = 300
-SUBJECT_CHARACTERS = 99  # SNS takes fewer than 100
-RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError)  # all that a call of boto3 raises for the world
-_UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)  # what reading a spoilt object raises
-_ABSENT = {"NoSuchKey", "404"}
-_CAME_FIRST = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
-_NUMBERS = {"max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"}
-_FENCE_FIELDS = (
-    "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at",
-)  # fmt: skip
-_CHANGES = {
-    "stopping": "being stopped",
-    "terminating": "terminated by id",
-    "stopped": "gone",
-    "failed": "NOT stopped",
-}
-
-State = Literal["stopping", "terminating", "stopped", "lifted"]
 Source = Literal["fence", "lease", "heartbeat", "node group", "instances"]
-
-
-class StopError(Exception):
-    """One fault, in words an operator can act on at night.
-
-    Args:
-        what: what happened, in one sentence.
-        where: the object's `s3://` address, the node group or the schedule; empty for neither.
-        change: what to do about it.
-    """
-
-    code: ClassVar[int]
-
-    def __init__(self, what: str, *, where: str = "", change: str) -> None:
-        super().__init__(f"{where}: {what}; {change}" if where else f"{what}; {change}")
-        self.what, self.where, self.change = what, where, change
 
 
 class BucketLostError(BotoCoreError):  # type: ignore[misc]  # botocore is untyped
     """The bucket did not answer a moment ago, so it is not asked again in this pass."""
 
     fmt = "not asked, because the bucket did not answer: {why}"
-
-
-class RefusedError(StopError):
-    """What was asked for is not allowed now; nothing was changed."""
-
-    code = 2
-
-
-class WorldError(StopError):
-    """AWS failed or could not be read; what was done before stands."""
-
-    code = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Guarded:
-    """One environment's fleet and its limits.
-
-    Args:
-        environment: its name; the value of its resources' OWNER_TAG.
-        bucket: of stop.json, leases and heartbeats.
-        topic_arn: where people are told; None tells nobody. Never the topic that starts the stop function.
-        namespace: of the metrics in CloudWatch.
-        max_hours: most hours that an instance may live and a lease may last.
-        idle_minutes: minutes without a heartbeat, or without a lease, before a stop.
-        grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
-        usd_per_hour: of one instance.
-        capacity_kind: capacity-block, reservation, spot or on-demand.
-        block_starts, block_ends: of the Capacity Block as declared; None: not said, or another kind. What the node
-            group's tags say comes before it.
-        schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops; only a start needs them.
-    """
-
-    environment: str
-    account: str
-    region: str
-    cluster: str
-    node_group: str
-    bucket: str
-    topic_arn: str | None = None
-    namespace: str
-    max_hours: float
-    idle_minutes: float
-    grace_minutes: float = 10
-    usd_per_hour: float
-    capacity_kind: str
-    reservation_id: str | None = None
-    block_starts: datetime | None = None
-    block_ends: datetime | None = None
-    schedule_group: str = ""
-    scheduler_role_arn: str = ""
-    dead_letter_arn: str = ""
-
-    @classmethod
-    def from_variables(cls, variables: Mapping[str, str]) -> Self:
-        """Read a Lambda's environment: TANDEM_CLUSTER and so on; an empty one counts as absent.
-
-        Raises:
-            RefusedError: one is missing or cannot be read, and which.
-        """
-        said: dict[str, Any] = {}
-        for one in fields(cls):
-            text = variables.get(VARIABLES + one.name.upper(), "")
-            if text:
-                said[one.name] = _variable(one.name, text)
-            elif one.default is MISSING:
-                raise RefusedError("the variable is not set", where=VARIABLES + one.name.upper(),
-                                   change="deploy the Guard stack again")  # fmt: skip
-        return cls(**said)
-
-    def variables(self) -> dict[str, str]:
-        """Return what `from_variables` reads."""
-        said = {one.name: getattr(self, one.name) for one in fields(self)}
-        return {VARIABLES + name.upper(): _plain(value) for name, value in said.items() if value not in {None, ""}}
-
-    @property
-    def group(self) -> str:
-        """The node group, as a message names it."""
-        return f"node group {self.node_group} of cluster {self.cluster}"
-
-    @property
-    def grace(self) -> timedelta:
-        """How long EKS has to end an instance before it is terminated by id."""
-        return timedelta(minutes=self.grace_minutes)
-
-    @property
-    def idle(self) -> timedelta:
-        """How long a fleet may live without a heartbeat, or without a lease."""
-        return timedelta(minutes=self.idle_minutes)
-
-    def url(self, key: str) -> str:
-        """Return the `s3://` address of an object."""
-        return f"s3://{self.bucket}/{key}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Clients:
-    """boto3's clients of one account and region."""
-
-    s3: Any
-    eks: Any
-    ec2: Any
-    sns: Any
-    cloudwatch: Any
-    scheduler: Any
-
-    @classmethod
-    def of(cls, region: str, session: Any = None) -> Self:
-        """Return clients that give up in time; `session` is a boto3 session, None takes the surrounding credentials."""
-        make = (session or boto3.session.Session()).client
-        return cls(**{one.name: make(one.name, region_name=region, config=CALLS) for one in fields(cls)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,82 +158,6 @@ class Instance:
     launched: datetime
     state: str
     ours: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fence:
-    """`stop.json`: nobody may raise while it is there and not lifted.
-
-    Args:
-        who: stopped: a person's ARN, `reap`, `budget`.
-        run: whose lease was live, where that was known.
-        at: when the stop was asked for; when it was lifted, for one that is.
-        passes: how many passes have worked on it.
-        last_look: of the latest pass.
-        instances: ids that EC2 listed then.
-        terminated: ids that were terminated by id.
-        told: the change that people were last told of.
-        told_at: when.
-        etag: of the object that was read; empty for one that was not.
-        fault: why the object could not be understood; it is a fence all the same.
-    """
-
-    state: State
-    who: str
-    why: str
-    run: str | None
-    at: datetime
-    passes: int = 0
-    last_look: datetime | None = None
-    instances: tuple[str, ...] = ()
-    terminated: tuple[str, ...] = ()
-    told: str = ""
-    told_at: datetime | None = None
-    etag: str = ""
-    fault: str = ""
-
-    @property
-    def closed(self) -> bool:
-        """Whether it forbids a raise."""
-        return self.state != "lifted"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lease:
-    """`runs/<run>/lease.json`, to which the pointer `lease.json` leads: who may have a fleet, and until when.
-
-    Args:
-        who: raised it: a person's ARN, or the runner.
-        node_label: labels that its nodes carry.
-        deadline: the one-shot stop fires then.
-        beats: whether its run writes heartbeats; by hand nothing does, and the deadline alone ends it.
-        schedule: name of the one-shot stop.
-        etag: of the pointer.
-    """
-
-    run: str
-    who: str
-    experiment: str | None
-    node_label: Mapping[str, str]
-    created: datetime
-    deadline: datetime
-    beats: bool
-    schedule: str
-    etag: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Pointer:
-    """`lease.json` at the root: the run whose lease is the only one, or none.
-
-    Args:
-        etag: empty where there is no object yet.
-        fault: why it could not be understood; it names no run then.
-    """
-
-    run: str | None = None
-    etag: str = ""
-    fault: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -384,212 +245,11 @@ class Report:
         """Return it as a log line or `--json` has it: times in ISO 8601, UTC."""
         fence = self.seen.fence
         return {
-            "at": _plain(self.seen.now), "why": list(self.due.why), "fence": fence.state if fence else None,
+            "at": plain(self.seen.now), "why": list(self.due.why), "fence": fence.state if fence else None,
             "desired": self.seen.desired, "instances": {one.id: one.state for one in self.seen.instances},
             "done": list(self.done), "failed": list(self.failed), "told": list(self.told),
             "unknown": dict(self.seen.unknown), "faults": list(self.seen.faults), "metrics": dict(self.metrics),
         }  # fmt: skip
-
-
-# objects
-
-
-@dataclass(frozen=True, kw_only=True)
-class Object:
-    """A small object of the bucket, as it was read."""
-
-    body: bytes
-    etag: str
-    modified: datetime
-
-
-def lease_key(run: str) -> str:
-    """Return the key of a run's lease."""
-    return f"runs/{run}/lease.json"
-
-
-def heartbeat_key(run: str) -> str:
-    """Return the key of a run's heartbeat."""
-    return f"runs/{run}/heartbeat.json"
-
-
-def read(clients: Clients, guarded: Guarded, key: str) -> Object | None:
-    """Return a small object, None where there is none.
-
-    Raises:
-        RAISED: S3 does not answer, or denies it.
-    """
-    try:
-        answer = clients.s3.get_object(Bucket=guarded.bucket, Key=key)
-        return Object(body=answer["Body"].read(LARGEST), etag=answer["ETag"], modified=answer["LastModified"])
-    except ClientError as error:
-        if code_of(error) in _ABSENT:
-            return None
-        raise
-
-
-def write(clients: Clients, guarded: Guarded, key: str, said: Mapping[str, Any], *, etag: str) -> str | None:
-    """Write an object whole if it is still as it was read; return its new ETag, None if somebody else came first.
-
-    Args:
-        etag: of what was read; empty: there was none.
-
-    Raises:
-        RAISED: S3 does not answer, or denies it. It may have been written.
-    """
-    condition = {"IfMatch": etag} if etag else {"IfNoneMatch": "*"}
-    body = json.dumps({"schema": SCHEMA, **said}, indent=1).encode()
-    try:
-        answer = clients.s3.put_object(
-            Bucket=guarded.bucket, Key=key, Body=body, ContentType="application/json", **condition
-        )
-    except ClientError as error:
-        if code_of(error) in _CAME_FIRST or (etag and code_of(error) in _ABSENT):
-            return None
-        raise
-    return str(answer["ETag"])
-
-
-def read_fence(clients: Clients, guarded: Guarded) -> Fence | None:
-    """Return the fence; one that cannot be understood is closed.
-
-    Raises:
-        RAISED: S3 does not answer, or denies it.
-    """
-    found = read(clients, guarded, FENCE_KEY)
-    if found is None:
-        return None
-    try:
-        said = json.loads(found.body)
-        return Fence(
-            state=_state(said["state"]), who=str(said["who"]), why=str(said["why"]), run=_text_or_none(said["run"]),
-            at=moment(said["at"]), passes=int(said.get("passes", 0)),
-            last_look=moment(said["last_look"]) if said.get("last_look") else None,
-            instances=_texts(said.get("instances", [])), terminated=_texts(said.get("terminated", [])),
-            told=str(said.get("told", "")), told_at=moment(said["told_at"]) if said.get("told_at") else None,
-            etag=found.etag,
-        )  # fmt: skip
-    except _UNREADABLE as error:
-        fault = f"{guarded.url(FENCE_KEY)}: not understood ({_short(error)}), so it counts as a fence"
-        return Fence(state="stopping", who="unknown", why="stop.json could not be understood", run=None,
-                     at=found.modified, etag=found.etag, fault=fault)  # fmt: skip
-
-
-def read_pointer(clients: Clients, guarded: Guarded) -> Pointer:
-    """Return whose lease it is.
-
-    Raises:
-        RAISED: S3 does not answer, or denies it.
-    """
-    found = read(clients, guarded, POINTER_KEY)
-    if found is None:
-        return Pointer()
-    try:
-        return Pointer(run=_text_or_none(json.loads(found.body)["run"]), etag=found.etag)
-    except _UNREADABLE as error:
-        fault = f"{guarded.url(POINTER_KEY)}: not understood ({_short(error)}), so it counts as no lease"
-        return Pointer(etag=found.etag, fault=fault)
-
-
-def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Lease | None, str]:
-    """Return the lease to which a pointer leads, or None and why there is none.
-
-    Raises:
-        RAISED: S3 does not answer, or denies it.
-    """
-    if pointer.run is None:
-        return None, pointer.fault
-    key = lease_key(pointer.run)
-    found = read(clients, guarded, key)
-    if found is None:
-        return None, f"{guarded.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease"
-    try:
-        said = json.loads(found.body)
-        if said["run"] != pointer.run or not isinstance(said["beats"], bool):
-            raise ValueError("another run's" if said["run"] != pointer.run else "beats")
-        labels = {str(name): str(value) for name, value in said["node_label"].items()}
-        return Lease(
-            run=pointer.run, who=str(said["who"]), experiment=_text_or_none(said["experiment"]), node_label=labels,
-            created=moment(said["created"]), deadline=moment(said["deadline"]), beats=said["beats"],
-            schedule=str(said["schedule"]), etag=pointer.etag,
-        ), ""  # fmt: skip
-    except _UNREADABLE as error:
-        return None, f"{guarded.url(key)}: not understood ({_short(error)}), so it counts as no lease"
-
-
-def moment(text: Any) -> datetime:
-    """Read a moment in ISO 8601 with its zone.
-
-    Raises:
-        ValueError, TypeError: it is none.
-    """
-    found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        raise ValueError(f"{text} has no time zone")
-    return found.astimezone(UTC)
-
-
-def said_of(record: Any, *names: str) -> dict[str, Any]:
-    """Return fields of a record as an object has them."""
-    return {name: _json(getattr(record, name)) for name in names}
-
-
-def code_of(error: ClientError) -> str:
-    """Return AWS's code of a refusal."""
-    return str(error.response.get("Error", {}).get("Code", ""))
-
-
-def words(error: BaseException) -> str:
-    """Return an error of boto3 in one line."""
-    return _short(f"{code_of(error)}: {error.response['Error'].get('Message', '')}"
-                  if isinstance(error, ClientError) else error)  # fmt: skip
-
-
-def _short(error: object) -> str:
-    text = " ".join(f"{type(error).__name__}: {error}".split() if isinstance(error, BaseException)
-                    else str(error).split())  # fmt: skip
-    return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]}..."
-
-
-def _state(said: Any) -> State:
-    known: tuple[State, ...] = ("stopping", "terminating", "stopped", "lifted")
-    return known[known.index(said)]
-
-
-def _text_or_none(said: Any) -> str | None:
-    if said is not None and not isinstance(said, str):
-        raise TypeError(f"{said!r} is no text")
-    return said or None
-
-
-def _texts(said: Any) -> tuple[str, ...]:
-    if not isinstance(said, list):
-        raise TypeError(f"{said!r} is no list")
-    return tuple(str(one) for one in said)
-
-
-def _json(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return _plain(value)
-    if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, datetime):
-        return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
-    return str(value)
-
-
-def _variable(name: str, text: str) -> Any:
-    try:
-        if name.startswith("block_"):
-            return moment(text)
-        return float(text) if name in _NUMBERS else text
-    except ValueError:
-        raise RefusedError(f"{text!r} cannot be read", where=VARIABLES + name.upper(),
-                           change="deploy the Guard stack again") from None  # fmt: skip
 
 
 # look
@@ -653,10 +313,10 @@ def _heartbeat(clients: Clients, guarded: Guarded, run: str, now: datetime) -> t
     url = guarded.url(heartbeat_key(run))
     try:
         beat = moment(json.loads(found.body)["at"])
-    except _UNREADABLE as error:
-        return None, f"{url}: not understood ({_short(error)}), so it counts as no beat"
+    except UNREADABLE as error:
+        return None, f"{url}: not understood ({short(error)}), so it counts as no beat"
     if beat > now + FUTURE:
-        return None, f"{url}: its beat {_plain(beat)} lies in the future, so it counts as none"
+        return None, f"{url}: its beat {plain(beat)} lies in the future, so it counts as none"
     return beat, ""
 
 
@@ -683,8 +343,8 @@ def _block(
         return declared, ""
     try:
         return (moment(tags[BLOCK_STARTS_TAG]), moment(tags[BLOCK_ENDS_TAG])), ""
-    except _UNREADABLE as error:
-        return declared, f"{guarded.group}: the tags of its Capacity Block are not understood ({_short(error)})"
+    except UNREADABLE as error:
+        return declared, f"{guarded.group}: the tags of its Capacity Block are not understood ({short(error)})"
 
 
 def _instances(clients: Clients, guarded: Guarded, *, owned: bool) -> Iterator[Instance]:
@@ -759,7 +419,7 @@ def _undone(seen: Seen, guarded: Guarded, since: datetime, *, needs_size: bool) 
                "by hand in the EC2 console, and look at the node group's health in EKS")  # fmt: skip
     after = [one.id for one in _ours(seen) if since + overdue <= one.launched]
     if after or (needs_size and seen.desired and since + overdue <= seen.now):
-        yield (f"raised again behind the stop of {_plain(since)}, or EKS does not take 0: desired {seen.desired}, "
+        yield (f"raised again behind the stop of {plain(since)}, or EKS does not take 0: desired {seen.desired}, "
                f"launched since: {', '.join(after) or 'none'}; find out who raises: CloudTrail, "
                "UpdateNodegroupConfig")  # fmt: skip
     for source in ("instances", "node group"):
@@ -783,7 +443,7 @@ def _reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
     ends = seen.block_ends
     used = bool(ours or seen.desired or seen.live)
     if ends and used and ends - BLOCK_MARGIN <= seen.now:
-        yield ends - BLOCK_MARGIN, f"the Capacity Block ends at {_plain(ends)}"
+        yield ends - BLOCK_MARGIN, f"the Capacity Block ends at {plain(ends)}"
 
 
 def _ended(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
@@ -797,11 +457,11 @@ def _ended(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
             yield launched + guarded.idle, f"instances have lived {guarded.idle_minutes:g} minutes without a lease"
         return
     if lease.deadline <= now:
-        yield lease.deadline, f"the lease of run {lease.run} ended at {_plain(lease.deadline)}"
+        yield lease.deadline, f"the lease of run {lease.run} ended at {plain(lease.deadline)}"
     if lease.beats and "heartbeat" not in seen.unknown:
         last = max(seen.heartbeat or lease.created, lease.created)
         if last + guarded.idle <= now:
-            yield last + guarded.idle, f"run {lease.run} has not beaten since {_plain(last)}"
+            yield last + guarded.idle, f"run {lease.run} has not beaten since {plain(last)}"
     empty = "instances" not in seen.unknown and not _ours(seen)
     if empty and (seen.desired == 0 or seen.present is False) and lease.created + guarded.grace <= now:
         # a stop that could not write the fence, a Fleet update, or a start that died before its raise
@@ -900,7 +560,7 @@ class _Pass:
 
         before = self.seen.fenced
         with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
-            fence = _change_fence(self.clients, self.guarded, self.seen.fence, closed)
+            fence = change_fence(self.clients, self.guarded, self.seen.fence, closed)
             if fence is None:
                 self.failed.append(f"{self.guarded.url(FENCE_KEY)}: others wrote it {TRIES} times in between")
                 return
@@ -972,7 +632,7 @@ class _Pass:
         if fence is None or not fence.closed:
             return
         with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
-            written = _change_fence(self.clients, self.guarded, fence, grown)
+            written = change_fence(self.clients, self.guarded, fence, grown)
             self.seen = replace(self.seen, fence=written or fence)
 
     def _reached(self) -> State:
@@ -980,30 +640,6 @@ class _Pass:
         state = self.due.state or "stopping"
         before = self.seen.fence.state if self.seen.fence else "stopping"
         return "stopping" if state == "terminating" and not self.terminated and before != "terminating" else state
-
-
-def _change_fence(
-    clients: Clients, guarded: Guarded, known: Fence | None, change: Callable[[Fence | None], Fence | None]
-) -> Fence | None:
-    """Write what `change` makes of the fence; return the fence that then stands, None if others always came first.
-
-    Args:
-        known: the fence as it was read last.
-        change: None keeps what is there.
-
-    Raises:
-        RAISED: S3 does not answer, or denies it.
-    """
-    for _ in range(TRIES):
-        wanted = change(known)
-        if wanted is None:
-            return known
-        said = said_of(wanted, *_FENCE_FIELDS)
-        etag = write(clients, guarded, FENCE_KEY, said, etag=known.etag if known else "")
-        if etag is not None:
-            return replace(wanted, etag=etag)
-        known = read_fence(clients, guarded)
-    return None
 
 
 def scale_to_zero(clients: Clients, guarded: Guarded) -> None:
@@ -1079,7 +715,7 @@ def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fen
         # start which read before is refused
         pointer = read_pointer(clients, guarded)
         ended = write(clients, guarded, POINTER_KEY, {"run": None}, etag=pointer.etag)
-        etag = ended and write(clients, guarded, FENCE_KEY, said_of(lifted, *_FENCE_FIELDS), etag=seen.fence.etag)
+        etag = ended and write(clients, guarded, FENCE_KEY, said_of(lifted, *FENCE_FIELDS), etag=seen.fence.etag)
     except RAISED as error:
         raise WorldError(f"the fence is not lifted ({words(error)})", where=guarded.url(FENCE_KEY),
                          change=again) from error  # fmt: skip

@@ -110,7 +110,14 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
     assert libraries - set(sys.stdlib_module_names) <= {"boto3", "botocore", "tandem"}
 
 
-@pytest.mark.parametrize(("file", "ours"), [("tandem/stop.py", set()), ("tandem/start.py", {"tandem.stop"})])
+@pytest.mark.parametrize(
+    ("file", "ours"),
+    [
+        ("tandem/fence.py", set()),
+        ("tandem/stop.py", {"tandem.fence"}),
+        ("tandem/start.py", {"tandem.fence", "tandem.stop"}),
+    ],
+)
 def test_what_stops_and_starts_needs_the_standard_library_and_boto3(file: str, ours: set[str]) -> None:
     names = {name for name in imports(ROOT / file) if name.partition(".")[0] not in sys.stdlib_module_names}
 

@@ -17,6 +17,10 @@ import pytest
 from botocore.config import Config
 from guard_world import LABEL
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "images"))
+
+from closure import closure
+
 from tandem.start import raise_fleet
 from tandem.stop import FENCE_KEY, OWNER_TAG, Clients, Guarded, RefusedError, StopError, WorldError, clear, reap, stop
 from tandem.twin.aws.endpoint import Endpoint
@@ -64,7 +68,7 @@ def clients(endpoint, proxy, tmp_path_factory):
 def impatient(clients):  # noqa: ARG001 - their settings
     """The same without retries, whose waits would be all that a test of a lasting fault does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.stop.CALLS", Config(retries={"total_max_attempts": 1}))
+        patch.setattr("tandem.fence.CALLS", Config(retries={"total_max_attempts": 1}))
         yield Clients.of("us-east-2")
 
 
@@ -362,8 +366,9 @@ def invoke(scene, endpoint, tmp_path):
             f"import sys; sys.path[:0] = [{str(packed)!r}, {str(libraries)!r}]\n"
             "import json, handler\n"
             "handler.handler(json.load(sys.stdin), None)\n"
-            "strangers = [n for n in sys.modules if n.startswith('tandem.') and n not in ('tandem.stop',)]\n"
-            "sys.exit(sorted(strangers + [n for n in ('pydantic', 'yaml') if n in sys.modules]) or 0)\n"
+            "ours = sorted(name for name in sys.modules if name.startswith('tandem.'))\n"
+            "strangers = [name for name in ('pydantic', 'yaml', 'requests') if name in sys.modules]\n"
+            "sys.exit(strangers or (ours != ['tandem.fence', 'tandem.stop'] and ours) or 0)\n"
         )
         said = {**endpoint.client_environment(tmp_path), **scene.guarded.variables(), **variables}
         done = subprocess.run(
@@ -427,4 +432,4 @@ def test_a_function_that_cannot_see_all_ends_as_an_error(proxy, invoke):
 def test_a_function_packs_all_that_it_imports_and_no_more(name):
     lines = (ROOT / "lambdas" / name / "files.txt").read_text().split()
 
-    assert sorted(lines) == sorted([f"lambdas/{name}/handler.py", "tandem/__init__.py", "tandem/stop.py"])
+    assert lines == sorted(closure([f"lambdas.{name}.handler", "tandem.stop"]))
