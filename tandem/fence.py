@@ -26,6 +26,7 @@ TRIES = 4  # of a conditional write that somebody else came before
 CALLS = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
 LARGEST = 1 << 20  # bytes; what is longer is none of ours
 LONGEST_WORDS = 300
+YEARS = range(2000, 3000)
 RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError)  # all that a call of boto3 raises for the world
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)  # what reading a spoilt object raises
 FENCE_FIELDS = (
@@ -365,14 +366,14 @@ def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Le
 
 
 def moment(text: Any) -> datetime:
-    """Read a moment in ISO 8601 with its zone.
+    """Read a moment in ISO 8601 with its zone, in a year that leaves room to reckon.
 
     Raises:
         ValueError, TypeError: it is none.
     """
     found = datetime.fromisoformat(text)
-    if found.tzinfo is None:
-        raise ValueError(f"{text} has no time zone")
+    if found.tzinfo is None or found.year not in YEARS:
+        raise ValueError(f"{text} has no time zone, or no year of ours")
     return found.astimezone(UTC)
 
 

@@ -267,6 +267,9 @@ def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
         _answering(unknown)  # a bucket that does not answer is not waited for four times
         pointer = read_pointer(clients, guarded)
         lease, fault = read_lease(clients, guarded, pointer)
+        if lease and lease.created > now + FUTURE:
+            fault = f"{guarded.url(lease_key(lease.run))}: written in the future, so it counts as no lease"
+            lease = None
         faults.extend([fault] if fault else [])
     if lease and lease.beats:
         with _asking(unknown, "heartbeat"):
@@ -332,9 +335,7 @@ def _node_group(clients: Clients, guarded: Guarded) -> Mapping[str, Any]:
     return found
 
 
-def _block(
-    group: Mapping[str, Any], guarded: Guarded
-) -> tuple[tuple[datetime | None, datetime | None], str]:  # fmt: skip
+def _block(group: Mapping[str, Any], guarded: Guarded) -> tuple[tuple[datetime | None, datetime | None], str]:
     """Return the window of the block that the node group is deployed with, and what is wrong with its tags."""
     declared, tags = (guarded.block_starts, guarded.block_ends), group.get("tags", {})
     if guarded.capacity_kind != "capacity-block":
@@ -377,9 +378,7 @@ def due(seen: Seen, guarded: Guarded) -> Due:
     metrics = dict(_metrics(seen, guarded))
     if not reasons:
         return Due(metrics=metrics)
-    ours = _ours(seen)
-    # without a fence nobody can tell how long the stop has been tried: EKS gets twice as long
-    since = seen.fence.at if seen.fence and seen.fence.closed else reasons[0][0] + guarded.grace
+    ours, since = _ours(seen), _since(seen, guarded, reasons[0][0])
     terminate = tuple(
         one.id for one in ours
         if one.state != "shutting-down" and max(since, one.launched) + guarded.grace <= seen.now
@@ -391,6 +390,13 @@ def due(seen: Seen, guarded: Guarded) -> Due:
         scale_down=_may_scale(seen) and (sized or bool(terminate)),
         failed=tuple(_undone(seen, guarded, since, needs_size=sized)),
     )  # fmt: skip
+
+
+def _since(seen: Seen, guarded: Guarded, earliest: datetime) -> datetime:
+    """Return since when EKS has been asked, as far as anybody can tell."""
+    if seen.fence is None or not seen.fence.closed:
+        return earliest + guarded.grace  # nobody wrote down when it was first tried: EKS gets twice as long
+    return seen.fence.at if seen.fence.at <= seen.now + FUTURE else seen.now - guarded.grace  # a moment that is none
 
 
 def _ours(seen: Seen) -> tuple[Instance, ...]:

@@ -184,7 +184,7 @@ def test_a_lease_by_hand_needs_no_beat(start, passes):
 def test_an_old_instance_is_a_stop_whatever_its_lease(world, start):
     start(hours=8)
     lease = world.read(lease_key("r1"))
-    world.put(lease_key("r1"), {**lease, "deadline": "9999-01-01T00:00:00Z"})
+    world.put(lease_key("r1"), {**lease, "deadline": "2999-01-01T00:00:00Z"})
     world.schedules.clear()
     world.advance(8 * 60 - 1)
     before = why(world)
@@ -198,7 +198,7 @@ def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
     world.advance(23 * 60 - 1)
     world.schedules.clear()
     lease = world.read(lease_key("r1"))
-    world.put(lease_key("r1"), {**lease, "deadline": "9999-01-01T00:00:00Z"})
+    world.put(lease_key("r1"), {**lease, "deadline": "2999-01-01T00:00:00Z"})
     world.advance(15)
     before = why(world, BLOCK)
     world.advance(1)
@@ -252,6 +252,17 @@ def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, b
 
     assert (seen.lease, due(seen, GUARDED).why) == (None, ("instances have lived 30 minutes without a lease",))
     assert f"{key}: not understood" in seen.faults[0]
+
+
+@pytest.mark.parametrize("created", ["2026-11-21T09:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_a_lease_from_another_time_is_none(world, start, created):
+    start(**BEATS)
+    world.put(lease_key("r1"), {**world.read(lease_key("r1")), "created": created})
+    world.advance(30)
+    seen = look(world.clients, GUARDED, world.now)
+
+    assert (seen.lease, len(seen.faults)) == (None, 1)
+    assert due(seen, GUARDED).why == ("instances have lived 30 minutes without a lease",)
 
 
 def test_a_lease_of_another_run_under_its_name_is_none(world, start):

@@ -237,6 +237,17 @@ def test_a_fence_that_cannot_be_understood_is_told(world):
     assert look(world.clients, GUARDED, world.now).faults[0].startswith("s3://tandem-home-111122223333/stop.json: not")
 
 
+@pytest.mark.parametrize("at", ["2036-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+def test_a_fence_from_another_time_does_not_keep_what_eks_keeps(world, start, halt, passes, at):
+    world.keeps = True
+    start()
+    halt()
+    world.put(FENCE_KEY, {**world.read(FENCE_KEY), "at": at})
+    passes(20)
+
+    assert (world.alive, world.read(FENCE_KEY)["state"]) == ([], "stopped")
+
+
 # another's node group
 
 
