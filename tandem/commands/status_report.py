@@ -130,7 +130,7 @@ def _capacity(status: Status) -> Iterator[str]:
     used = f"{reservation.total - reservation.available} of {counted(reservation.total, 'instance')} in use"
     yield from row(label, ", ".join([f"{reservation.id} {reservation.state}", used, *times]))
     idle = "unknown, as the instances are" if "instances" in status.unknown else "yes" if status.block_idle else "no"
-    yield from row("idle block", idle if status.block_active else "no: it is not active")
+    yield from row("idle", idle if status.block_active else "no: it is not active")
 
 
 def _alarms(status: Status) -> str:

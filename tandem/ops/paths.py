@@ -81,7 +81,7 @@ def reaper(cloudwatch: Any, guarded: Guarded, seen: Seen) -> Path:
         minutes = int(SILENT.total_seconds() // 60)
         return Path(name="reaper", armed=False, at=None, said=f"silent: no pass in the last {minutes} min")
     next_stop = min(reasons(seen, guarded), default=None)
-    why = f", then for {next_stop[1]}" if next_stop else ""
+    why = f"; ends {next_stop[1]}" if seen.fenced and next_stop else f"; stops for {next_stop[1]}" if next_stop else ""
     ago = max(int((seen.now - max(passes)).total_seconds() // 60), 0)
     return Path(
         name="reaper", armed=True, at=next_stop[0] if next_stop else None,
@@ -93,6 +93,10 @@ def reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
     """Yield when the reaper will stop the fleet as things stand, and for what; a pass may come minutes later."""
     live = seen.live
     if not seen.instances and live is None:
+        return
+    if seen.fence is not None and seen.fenced:
+        by_id = max([seen.fence.at, *(one.launched for one in seen.instances)]) + guarded.grace
+        yield max(by_id, seen.now), "what is left, by id"
         return
     if live:
         yield live.deadline, "the lease's deadline"

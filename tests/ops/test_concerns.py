@@ -1,0 +1,99 @@
+"""What of a fleet somebody has to look after: each case alone, and nothing where all is as it should be."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from fleet_seen import BLOCK, GROUP, NOW, fence, instance, lease, seen, status
+
+from tandem.ops.concerns import concerns
+from tandem.ops.paths import Path
+from tandem.ops.reservation import Reservation
+
+PAID = Reservation(
+    id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=1,
+    available=1,
+)  # fmt: skip
+SILENT = Path(name="reaper", armed=False, at=None, said="silent")
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        status(seen()),
+        status(seen(instance(), lease=lease())),
+        status(seen(fence=fence(state="stopped"))),
+        status(seen(fence=fence(state="lifted"))),
+        status(seen(instance(), lease=lease()), BLOCK, reservation=PAID),
+        status(seen(), deployed="nothing", paths=()),
+    ],
+    ids=["parked", "leased", "fenced and gone", "lifted", "a block in use", "not deployed"],
+)
+def test_nothing_needs_attention(found: Any) -> None:
+    assert concerns(found) == ()
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (status(seen(instance())), "i-1: alive without a live lease"),
+        (status(seen(instance(), lease=lease(minutes=-1))), "the lease of run r1 ended"),
+        (status(seen(instance(), lease=lease(), fence=fence())), "a stop is under way and 1 of its"),
+        (status(seen(instance(minutes=90), lease=lease(), fence=fence(minutes=60))), "the stop is failing: i-1"),
+        (status(seen(instance(minutes=600), lease=lease())), "older than 8 hours"),
+        (status(seen(instance(), lease=lease()), paths=(SILENT,)), "reaper stops nothing: silent"),
+        (status(seen(), paths=(SILENT,)), "reaper stops nothing: silent"),
+        (status(replace(seen(), desired=1)), "the node group wants 1 without a live lease"),
+        (status(replace(seen(), faults=("stop.json: not understood",))), "stop.json: not understood"),
+        (status(seen(), group=replace(GROUP, issues=("AsgInstanceLaunchFailures: none",))), "AsgInstanceLaunch"),
+        (status(seen(), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
+        (status(seen(instance(), fence=fence()), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
+        (status(seen(), BLOCK), "EC2 knows no cr-0123456789abcdef0"),
+        (status(seen(), alarms=("post-us-east-2-too-old",)), "post-us-east-2-too-old is in ALARM"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_it_needs_attention(found: Any, problem: str) -> None:
+    assert [one for one in concerns(found) if problem in one.problem]
+
+
+def test_every_concern_says_what_to_do() -> None:
+    found = status(
+        replace(seen(instance(minutes=600), fence=fence(minutes=60)), faults=("a fault",)), BLOCK, reservation=PAID,
+        paths=(SILENT,), alarms=("an-alarm",),
+    )  # fmt: skip
+
+    assert [one for one in concerns(found) if not one.change] == []
+
+
+@pytest.mark.parametrize("source", ["lease", "fence"])
+def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
+    found = status(replace(seen(instance()), unknown={source: "denied"}), unknown={source: "denied"})
+
+    assert [one for one in concerns(found) if "without a live lease" in one.problem] == []
+
+
+def test_a_block_whose_instances_are_unknown_is_not_told_as_idle() -> None:
+    found = status(seen(), BLOCK, reservation=PAID, unknown={"instances": "denied"})
+
+    assert found.block_idle is False
+
+
+@pytest.mark.parametrize(
+    "changes", [{"state": "scheduled"}, {"starts": NOW + timedelta(hours=1)}, {"ends": NOW}], ids=str
+)
+def test_a_block_that_is_not_active_is_not_idle(changes: dict[str, Any]) -> None:
+    assert status(seen(), BLOCK, reservation=replace(PAID, **changes)).block_idle is False
+
+
+def test_money_is_of_each_instance_since_its_own_launch() -> None:
+    found = status(seen(instance("i-1", minutes=90), instance("i-2", minutes=30)))
+
+    assert (found.node_hours, found.usd) == (2.0, pytest.approx(2 * 35.76))
+
+
+def test_an_instance_launched_by_a_faster_clock_costs_nothing_yet() -> None:
+    assert status(seen(instance(minutes=-5))).usd == 0

@@ -1,0 +1,37 @@
+"""Which labels a raise sets: for whom, and for how many."""
+
+from __future__ import annotations
+
+import pytest
+from fleet_seen import ROOT, SPOT
+
+from tandem.ops.labels import for_compiling, for_serving
+from tandem.spec.catalogue import catalogue
+from tandem.spec.experiment import Experiment
+from tandem.spec.load import load
+
+
+def experiment(name: str) -> Experiment:
+    found = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",)).experiments[name].experiment
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("nodes", "admitted"), [(1, 2), (2, 4), (8, 9)])
+def test_as_many_variants_are_admitted_as_there_are_devices_for(nodes: int, admitted: int) -> None:
+    many = experiment("post-drafts-windows")
+
+    found = for_serving(SPOT, many, catalogue(), nodes=nodes)
+
+    assert [one.name for one in found.variants] == [one.name for one in many.all_variants()][:admitted]
+    assert len(found.variants) + len(found.waiting) == len(many.all_variants())
+
+
+def test_the_labels_are_those_that_the_servers_select() -> None:
+    found = for_serving(SPOT, experiment("post"), catalogue(), nodes=1)
+
+    assert found.labels == {"raise.tandem/qwen-vllm": "post", "raise.tandem/qwen-sd-vllm": "post"}
+
+
+def test_compile_jobs_are_admitted_alone() -> None:
+    assert for_compiling(experiment("post")).labels == {"compile.tandem/experiment": "post"}
