@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tandem.ops.doctor.identity import BOOTSTRAP_VERSION
+from tandem.ops.doctor.identity import BOOTSTRAP_VERSION, LOOKUP_VERSION
 
 pytestmark = pytest.mark.cdk
+NEEDS = "requiresBootstrapStackVersion"
 
 
-def test_the_newest_bootstrap_that_any_stack_needs_is_the_one_looked_for(assembly: Path) -> None:
-    asked = {
-        artifact["properties"]["requiresBootstrapStackVersion"]
-        for manifest in assembly.rglob("manifest.json")
-        for artifact in json.loads(manifest.read_text())["artifacts"].values()
-        if "requiresBootstrapStackVersion" in artifact.get("properties", {})
-    }
+def properties(assembly: Path) -> Iterator[dict[str, Any]]:
+    """The properties of every stack and every set of assets."""
+    for manifest in assembly.rglob("manifest.json"):
+        for artifact in json.loads(manifest.read_text())["artifacts"].values():
+            yield artifact.get("properties", {})
 
-    assert max(asked) == BOOTSTRAP_VERSION
+
+def test_the_newest_bootstrap_that_a_stack_needs_is_the_one_looked_for(assembly: Path) -> None:
+    assert max(each[NEEDS] for each in properties(assembly) if NEEDS in each) == BOOTSTRAP_VERSION
+
+
+def test_the_newest_bootstrap_that_a_look_up_needs_is_the_one_warned_of(assembly: Path) -> None:
+    assert max(each["lookupRole"][NEEDS] for each in properties(assembly) if "lookupRole" in each) == LOOKUP_VERSION

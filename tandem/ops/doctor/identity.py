@@ -15,8 +15,9 @@ from tandem.ops.guarded import partition_of
 from tandem.spec import names
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, Environment, GitopsDelivery
 
-# What the templates and assets of aws-cdk-lib 2.275 ask of a bootstrap: requiresBootstrapStackVersion of its manifests.
-BOOTSTRAP_VERSION = 8
+# requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of their lookup roles
+BOOTSTRAP_VERSION = 6
+LOOKUP_VERSION = 8  # an older one has no role to look with, and `cdk diff` takes the deploy role
 RESERVED_HOSTS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
 HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}  # enabled in each account
 GONE = {"ValidationError"}  # with which CloudFormation says that there is no such stack
@@ -114,6 +115,11 @@ def bootstrap(subject: Subject, account: Account) -> Iterator[Finding]:
         yield fail(
             f"{parameter} is {value}, the CDK in use needs {BOOTSTRAP_VERSION}", "bootstrap again",
             _bootstrap(subject.environment),
+        )  # fmt: skip
+    elif int(value) < LOOKUP_VERSION:
+        yield warn(
+            f"{parameter} is {value}: enough to deploy, too old for the role that `cdk diff` looks with",
+            "bootstrap again", _bootstrap(subject.environment),
         )  # fmt: skip
     else:
         yield ok(f"version {value} with qualifier {subject.environment.bootstrap.qualifier}")
