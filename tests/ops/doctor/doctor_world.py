@@ -95,6 +95,7 @@ class Offers(BaseHTTPRequestHandler):
 
     facts: Facts
     upstream: tuple[str, int]
+    here: tuple[str, int]
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_: object) -> None:
@@ -286,6 +287,7 @@ def serve(facts: Facts, upstream: str) -> tuple[ThreadingHTTPServer, type[Offers
     address = urlsplit(upstream)
     handler = type("Answers", (Offers,), {"facts": facts, "upstream": (address.hostname, address.port)})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    handler.here = ("127.0.0.1", server.server_port)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server, handler
 

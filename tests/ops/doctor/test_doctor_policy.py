@@ -1,0 +1,81 @@
+"""The policy that the doctor prints, held by an endpoint that enforces policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from doctor_world import (
+    ACCOUNT,
+    REGION,
+    RESERVATION,
+    World,
+    bucket,
+    cluster,
+    declared,
+    good_facts,
+    node_group,
+    serve,
+)
+
+from tandem.ops.doctor.calls import policy
+from tandem.spec.environment import Access, Hub
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.principal import under
+
+ROLE, USER = f"arn:aws:iam::{ACCOUNT}:role/Operator", f"arn:aws:iam::{ACCOUNT}:user/somebody"
+
+
+@pytest.fixture(scope="module")
+def enforcing() -> Iterator[World]:
+    """A deployed environment at an endpoint where policies bind."""
+    example = declared().environments["post-us-east-2"].environment
+    assert example is not None
+    with Endpoint(account=ACCOUNT, region=REGION, enforce=True) as endpoint:
+        server, offers = serve(good_facts(), endpoint.url)
+        world = World(endpoint=endpoint, proxy=None, offers=offers, session=None, environment=example)  # type: ignore[arg-type]
+        world.change(
+            name="enforced", account=ACCOUNT, hub=Hub(token_secret="a/token"),  # noqa: S106 - its name
+            capacity={"reservation_id": RESERVATION},
+            cluster={"access": Access.model_construct(admin=(ROLE, USER), operator=(), engineer=(), viewer=())},
+        )  # fmt: skip
+        endpoint.client("iam").create_role(RoleName="Operator", AssumeRolePolicyDocument="{}")
+        endpoint.client("iam").create_user(UserName="somebody")
+        endpoint.client("secretsmanager").create_secret(Name="a/token", SecretString="none")
+        for make in (cluster, node_group, bucket):
+            make(world)
+        yield world
+        server.shutdown()
+
+
+@pytest.fixture
+def levels(enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., dict[str, set[str]]]:
+    """Examine as somebody with these statements; the levels of each check."""
+
+    def act(*statements: Mapping[str, Any]) -> dict[str, set[str]]:
+        who = under(enforcing.endpoint, *statements)
+        host, port = enforcing.offers.here
+        there = who.environment(f"http://{host}:{port}")
+        for name, value in {**enforcing.endpoint.client_environment(tmp_path), **there}.items():
+            monkeypatch.setenv(name, value)
+        found: dict[str, set[str]] = {}
+        for line in enforcing.lines():
+            found.setdefault(line.check, set()).add(line.level)
+        return found
+
+    return act
+
+
+def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) -> None:
+    found = levels(*policy(enforcing.environment)["Statement"])
+
+    assert {check for check, seen in found.items() if "unknown" in seen} == set()
+
+
+def test_without_a_policy_nothing_that_aws_guards_is_seen(levels) -> None:
+    found = levels({"Effect": "Allow", "Action": "sts:GetCallerIdentity", "Resource": "*"})
+
+    guarded = {"bootstrap", "stacks", "zones", "bucket", "own-images", "token", "control-plane", "fleet", "principals"}
+    assert {check for check in guarded if "unknown" not in found[check]} == set()
