@@ -1,7 +1,8 @@
 """One random history of a fleet in virtual time: people, deploys, budgets, faults and the reaper, in any order.
 
 What must be true is said in `forward`: whatever happened, from then on nobody but the armed stops does anything, and
-in the end no instance is alive, or the last pass was an alarm.
+in the end no instance is alive, or there was an alarm within the last hour: where neither the fence can be written nor
+EKS sized, a pass ends instances by id, EKS starts others, and these have their minutes until the next pass cries.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from typing import Any
 
 from guard_world import GUARDED, Crash, World
@@ -35,6 +37,7 @@ FAULTS = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "s3.put_object",
           "eks.describe_nodegroup", "ec2.terminate_instances")  # fmt: skip
 SPOILT = (b"", b"{", b"[]", b"null", b'{"state": "fine"}', b'{"run": 7}', b"\xff\xfe")
 MISSED = 0.15  # of the reaper's passes
+ALARM = timedelta(hours=1)
 
 
 @dataclass
@@ -53,7 +56,7 @@ class History:
     schedules: bool = True
     hostile: bool = True
     seen: Counter[str] = field(default_factory=Counter)
-    alarmed: bool = False  # by the latest pass
+    alarmed: datetime | None = None  # when a pass or a stop last failed, or saw an instance that was too old
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -81,7 +84,7 @@ class History:
         """A stop by a person or a budget."""
         who = self.chance.choice(["anna", "budget"])
         report = stop(self.world.clients, LIMITS, who=who, why="enough", run=None, now=self.world.now)
-        self.alarmed = bool(report.failed)
+        self.cry(bool(report.failed))
 
     def lift(self) -> None:
         clear(self.world.clients, LIMITS, who="anna", now=self.world.now)
@@ -126,10 +129,15 @@ class History:
     def one_pass(self) -> None:
         report = reap(self.world.clients, LIMITS, self.world.now)
         old = report.metrics.get(OLDEST_INSTANCE_HOURS, 0) > LIMITS.max_hours
-        self.alarmed = bool(report.failed) or report.metrics.get(STOP_FAILURES, 0) > 0 or old
         self.seen["passes"] += 1
-        self.seen["alarms"] += self.alarmed
+        self.cry(bool(report.failed) or report.metrics.get(STOP_FAILURES, 0) > 0 or old)
         self.seen["stops due"] += bool(report.due.why)
+
+    def cry(self, alarm: bool) -> None:
+        """Remember an alarm."""
+        if alarm:
+            self.alarmed = self.world.now
+            self.seen["alarms"] += 1
 
     # what happens
 
@@ -197,7 +205,8 @@ class History:
         """Let nobody act any more but the armed stops; what is wrong then, empty if nothing is."""
         horizon = LIMITS.max_hours * 60 + LIMITS.idle_minutes + 60
         self.wait(horizon, missed=0)
-        if self.world.alive and not self.alarmed:
+        heard = self.alarmed is not None and self.world.now - self.alarmed <= ALARM
+        if self.world.alive and not heard:
             return f"{len(self.world.alive)} alive and no alarm: {self.picture()}"
         self.heal()
         self.wait(90, missed=0)
