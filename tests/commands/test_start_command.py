@@ -313,3 +313,12 @@ def test_every_line_but_commands_fits_a_screen(fleet: Fleet, capsys: pytest.Capt
 
     wide = [line for line in capsys.readouterr().out.splitlines() if len(line) > 100]
     assert [line for line in wide if "tandem bench run" not in line] == []
+
+
+def test_a_profile_that_is_nowhere_is_bad_input(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+
+    assert fleet.tandem("start", *YES) == 2
+    assert "correct AWS_PROFILE" in capsys.readouterr().err

@@ -275,3 +275,12 @@ def test_every_line_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[st
     fleet.tandem("stop", "--why", "a reason that needs many words " * 5)
 
     assert [line for line in capsys.readouterr().out.splitlines() if len(line) > 100] == []
+
+
+def test_a_profile_that_is_nowhere_is_bad_input(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+
+    assert fleet.tandem("stop") == 2
+    assert "correct AWS_PROFILE" in capsys.readouterr().err

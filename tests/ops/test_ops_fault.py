@@ -1,0 +1,61 @@
+"""What operators are told when AWS refuses, fails or is out of reach: what, where, what to do, and the code."""
+
+from __future__ import annotations
+
+import pytest
+from botocore import exceptions as boto
+from botocore.exceptions import ClientError
+from fleet_seen import SPOT
+
+from tandem.ops.account import client
+from tandem.ops.fault import OpsError, RefusedError, fault_of
+
+
+def answered(code: str, status: int = 400, message: str = "as told") -> ClientError:
+    return ClientError(
+        {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetObject"
+    )
+
+
+@pytest.mark.parametrize(
+    ("error", "says", "change", "code"),
+    [
+        (answered("AccessDenied", 403), "GetObject is denied", "allow s3:GetObject to this identity", 3),
+        (answered("ExpiredToken"), "the credentials have expired", "log in again", 3),
+        (answered("InvalidClientTokenId", 403), "AWS does not accept these credentials", "log in again", 3),
+        (answered("ThrottlingException"), "failed at every try", "wait a minute", 3),
+        (answered("Whatever", 503), "failed at every try", "wait a minute", 3),
+        (answered("ValidationException"), "was refused", "API reference", 3),
+        (boto.NoCredentialsError(), "there are no AWS credentials", "log in", 3),
+        (boto.ProfileNotFound(profile="x"), "the AWS settings cannot be used", "AWS_PROFILE", 2),
+        (boto.EndpointConnectionError(endpoint_url="https://x"), "reached nobody", "DNS", 3),
+    ],
+)
+def test_a_fault_says_what_where_and_what_to_do(error: Exception, says: str, change: str, code: int) -> None:
+    fault = fault_of(error, service="s3", operation="GetObject", where="s3://bucket/key")
+
+    assert (says in fault.problem, fault.where, change in fault.change, fault.code) == (
+        True, "s3://bucket/key", True, code,
+    )  # fmt: skip
+
+
+def test_the_right_of_a_budget_is_not_its_operations_name() -> None:
+    fault = fault_of(answered("AccessDeniedException"), service="budgets", operation="DescribeBudget", where="x")
+
+    assert "allow budgets:ViewBudget" in fault.change
+
+
+def test_a_profile_that_does_not_exist_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_PROFILE", "nobody")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+
+    with pytest.raises(RefusedError, match="nobody"):
+        client(SPOT, "sts")
+
+
+def test_an_endpoint_that_is_no_url_is_bad_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "nonsense")
+
+    with pytest.raises(OpsError, match="AWS_ENDPOINT_URL"):
+        client(SPOT, "sts")
