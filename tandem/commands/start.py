@@ -53,9 +53,10 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
     """
     inputs = legal(replace(chosen, names=(options.env,), strict=False))
     environment = inputs.environments()[0]
-    from tandem.ops.account import require_account, session  # noqa: PLC0415 - boto3
+    from tandem.ops.account import client, require_account, session  # noqa: PLC0415 - boto3
     from tandem.ops.fault import OpsError  # noqa: PLC0415
     from tandem.ops.guarded import guarded  # noqa: PLC0415
+    from tandem.ops.paths import trouble  # noqa: PLC0415
     from tandem.stop import Clients, StopError  # noqa: PLC0415
 
     try:
@@ -64,7 +65,9 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
         shared = session()
         who = require_account(environment, shared)
         clients, limits = Clients.of(environment.region, shared), guarded(environment)
-        return _start(chosen, options, _plan(environment, experiment, admitted, options), (clients, limits), who)
+        plan = _plan(environment, experiment, admitted, options)
+        wrong = trouble(clients, client(environment, "budgets", shared), environment, limits, plan.now)
+        return _start(chosen, options, replace(plan, trouble=wrong), (clients, limits), who)
     except StopError as fault:
         if "NoSuchBucket" in fault.what:
             return fleet.failed(_undeployed(environment), chosen)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ class Plan:
         experiment: whose servers or compile jobs may take the nodes; None: nobody's.
         hours: from `now` to the deadline.
         compiles: whether for compile jobs.
+        trouble: what is wrong with a path that would stop it, by its name.
     """
 
     environment: Environment
@@ -39,6 +40,7 @@ class Plan:
     run: str
     compiles: bool
     now: datetime
+    trouble: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def deadline(self) -> datetime:
@@ -62,7 +64,7 @@ def plan_lines(plan: Plan, limits: Guarded, notes: Sequence[str]) -> Iterator[st
     yield from row("admits", _admits(plan))
     yield from row("cost", _cost(plan))
     for index, (path, does) in enumerate(_stops(plan, limits)):
-        yield from row("stops" if index == 0 else "", f"{path:<9} {does}")
+        yield from row("stops" if index == 0 else "", f"{path:<9} {plan.trouble.get(path, does)}")
 
 
 def _admits(plan: Plan) -> str:
@@ -139,7 +141,9 @@ def plain(plan: Plan, limits: Guarded, raised: Raised, notes: Sequence[str]) -> 
         "usd_per_hour_date": capacity.usd_per_hour_date.isoformat(),
         "prepaid": capacity.needs_reservation,
         "schedule": raised.schedule_arn,
-        "stops": [{"name": path, "does": does} for path, does in _stops(plan, limits)],
+        "stops": [
+            {"name": path, "does": does, "trouble": plan.trouble.get(path)} for path, does in _stops(plan, limits)
+        ],
         "reservation": list(notes),
         "next": [line for line in next_lines(plan) if line != INSIDE],
         "exit_code": 0,

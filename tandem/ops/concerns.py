@@ -66,7 +66,8 @@ def _stops(status: Status) -> Iterator[Concern]:
 _ARM = {
     "schedule": "the reaper still ends the lease; stop and start again to arm it: tandem stop --env {name}",
     "reaper": "deploy the stack Guard (npx cdk deploy {name}/Guard -c env={name}), then look at its log",
-    "budget": "deploy the stack Guard: npx cdk deploy {name}/Guard -c env={name}",
+    "budget": "deploy the stack Guard (npx cdk deploy {name}/Guard -c env={name}); in a region whose CloudFormation "
+    "knows no budget make it by hand",
 }
 
 

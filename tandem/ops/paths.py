@@ -7,7 +7,7 @@ last pass published, the budget as AWS Budgets describes it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from tandem.ops.fault import OpsError, ask, code_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.stop import BLOCK_MARGIN, INSTANCES_ALIVE, PASS_MINUTES, Guarded, Seen
+from tandem.stop import BLOCK_MARGIN, INSTANCES_ALIVE, PASS_MINUTES, Clients, Guarded, Seen
 
 SILENT = timedelta(minutes=4 * PASS_MINUTES)  # three passes missed, and CloudWatch's own delay
 PathName = Literal["schedule", "reaper", "budget"]
@@ -110,6 +110,33 @@ def reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
     ends = seen.block_ends or guarded.block_ends
     if ends is not None:
         yield ends - BLOCK_MARGIN, "the block's end"
+
+
+def trouble(
+    clients: Clients, budgets: Any, environment: Environment, guarded: Guarded, now: datetime
+) -> dict[str, str]:
+    """Return what is wrong with the paths that stand before a start: name to a sentence; never raises for AWS.
+
+    Args:
+        clients: of the environment.
+        budgets: boto3's client of AWS Budgets.
+        environment, guarded: as declared.
+        now: the time.
+    """
+    found: dict[str, str] = {}
+    asked: dict[PathName, Callable[[], Path]] = {
+        "reaper": lambda: reaper(clients.cloudwatch, guarded, Seen(now=now)),
+        "budget": lambda: budget(budgets, environment),
+    }
+    for name, act in asked.items():
+        try:
+            path = act()
+        except OpsError as fault:
+            found[name] = f"unknown: {fault.problem}; {fault.change}"
+        else:
+            if path.armed is False:
+                found[name] = f"NOT ARMED: {path.said}"
+    return found
 
 
 def budget(budgets: Any, environment: Environment) -> Path:

@@ -141,6 +141,26 @@ def test_a_plan_is_shown_before_anything_is_asked_to_be_done(
     assert "UpdateNodegroupConfig" not in {one.operation for one in proxy.log}
 
 
+def test_a_path_that_would_not_stop_it_is_told_before_it_is_raised(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.deploy()
+
+    undeployed.tandem("start", "--hours", "2")
+
+    assert "reaper    NOT ARMED: silent: no pass in the last 20 min" in capsys.readouterr().out
+
+
+def test_a_path_that_cannot_be_seen_is_unknown(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    proxy.use(Rule(operation="DescribeBudget", fault=ACCESS_DENIED))
+
+    fleet.tandem("start", "--hours", "2")
+
+    assert "budget    unknown: DescribeBudget is denied" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("answer", "code", "states"), [("y\n", 0, ["running"]), ("\n", 1, [])])
 def test_a_question_is_asked_of_whoever_is_there(
     answer: str, code: int, states: list[str], fleet: Fleet, monkeypatch: pytest.MonkeyPatch
