@@ -1,6 +1,6 @@
 """A fleet's histories in virtual time: starts, stops, crashes, deploys, raises by hand, faults, missed passes.
 
-However they interleave, in the end no instance is alive, or there was an alarm within the hour; once AWS works, none is.
+However they interleave, in the end no instance is alive, or an alarm is of the last hour; once AWS works, none lives.
 """
 
 from __future__ import annotations
