@@ -73,18 +73,13 @@ def _stop(
     chosen: Selection, environment: Environment, ours: tuple[Clients, Guarded], who: str, options: argparse.Namespace
 ) -> Exit:
     from tandem import stop as stopping  # noqa: PLC0415 - boto3
-    from tandem.ops.fault import RefusedError  # noqa: PLC0415
     from tandem.ops.status import moment  # noqa: PLC0415
 
     clients, limits = ours
     report = stopping.stop(clients, limits, who=who, why=options.why, run=None, now=moment())
-    lost = "NoSuchBucket" in report.seen.unknown.get("fence", "")
-    if lost and report.seen.present is False and not report.seen.instances:
-        raise RefusedError(
-            f"there is neither node group {limits.node_group} nor bucket {limits.bucket}: nothing to stop",
-            where=f"{environment.name} in account {environment.account}, {environment.region}",
-            change=f"see that the name is meant; npx cdk deploy '{environment.name}/*' makes it",
-        )  # fmt: skip
+    seen = report.seen
+    if seen.present is False and not seen.instances and "instances" not in seen.unknown:
+        _require_cluster(environment, clients, limits, fenced="fence" not in seen.unknown)
     code = Exit.WORLD_FAILED if report.failed else Exit.DONE
     if not chosen.as_json:
         for line in _lines(environment, report, wait=options.wait):
@@ -97,6 +92,26 @@ def _stop(
     if chosen.as_json:
         print_json(report.as_json() | {"followed": followed, "exit_code": int(code)})
     return code
+
+
+def _require_cluster(environment: Environment, clients: Clients, limits: Guarded, *, fenced: bool) -> None:
+    """Make sure that there is something that a stop is of, where neither node group nor instance was found.
+
+    Raises:
+        RefusedError: the environment was never deployed, or is destroyed.
+        OpsError: EKS could not be asked.
+    """
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+    from tandem.ops.status import cluster_exists  # noqa: PLC0415
+
+    if cluster_exists(clients, limits):
+        return
+    lift = f"; the fence that now stands in {limits.bucket}: tandem stop --env {environment.name} --clear"
+    raise RefusedError(
+        f"there is neither cluster {limits.cluster} nor an instance of it: nothing to stop",
+        where=f"{environment.name} in account {environment.account}, {environment.region}",
+        change=f"see that the name is meant{lift if fenced else ''}",
+    )  # fmt: skip
 
 
 def _lines(environment: Environment, report: Report, *, wait: bool) -> list[str]:

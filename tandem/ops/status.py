@@ -159,7 +159,7 @@ def status(
     machines = reader.read("instances", lambda: tuple(_machines(clients, guarded, seen)))
     deployed: Deployed | None = "fleet"
     if group is None and "node group" not in reader.unknown:
-        cluster = reader.read("cluster", lambda: _cluster(clients, guarded))
+        cluster = reader.read("cluster", lambda: cluster_exists(clients, guarded))
         deployed = None if cluster is None else "cluster" if cluster else "nothing"
     reserved = reader.read("reservation", lambda: reservation(clients.ec2, environment))
     paths = _paths(environment, guarded, (clients, shared), seen, reader) if deployed != "nothing" else ()
@@ -195,7 +195,12 @@ def _group(clients: Clients, guarded: Guarded) -> NodeGroup | None:
     )  # fmt: skip
 
 
-def _cluster(clients: Clients, guarded: Guarded) -> bool:
+def cluster_exists(clients: Clients, guarded: Guarded) -> bool:
+    """Whether EKS knows the environment's cluster.
+
+    Raises:
+        OpsError: EKS could not be asked.
+    """
     try:
         ask(clients.eks, "DescribeCluster", f"cluster {guarded.cluster}", name=guarded.cluster)
     except OpsError as fault:

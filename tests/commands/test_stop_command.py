@@ -248,6 +248,19 @@ def test_an_environment_that_was_never_deployed_has_nothing_to_stop(
     assert (code, "nothing to stop" in capsys.readouterr().err) == (2, True)
 
 
+def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.client("s3").create_bucket(
+        Bucket=undeployed.guarded.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+    )
+
+    code = undeployed.tandem("stop")
+
+    err = capsys.readouterr().err
+    assert (code, "nothing to stop" in err, f"tandem stop --env {undeployed.name} --clear" in err) == (2, True, True)
+
+
 def test_a_half_deployed_environment_is_fenced(undeployed: Fleet) -> None:
     undeployed.deploy(group=False)
 
