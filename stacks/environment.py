@@ -8,6 +8,7 @@ from constructs import Construct
 from stacks.artifacts import ArtifactsStack
 from stacks.cluster import ClusterStack
 from stacks.fleet import FleetStack
+from stacks.guard import GuardStack
 from stacks.image import ImageStack
 from stacks.network import Network, NetworkStack, existing
 from stacks.observability import ObservabilityStack
@@ -53,20 +54,26 @@ class EnvironmentStage(cdk.Stage):
             addon_versions=addon_versions,
         )  # fmt: skip
         self._after(cluster, "Network")
+        guard = GuardStack(self, "Guard", environment=environment)
+        self._after(guard, "Artifacts")  # the fence lies there
         if "Fleet" in kinds:
-            FleetStack(
+            fleet = FleetStack(
                 self, "Fleet", environment=environment, network=network, node_role_arn=cluster.node_role_arn,
                 cluster_security_group_id=cluster.security_group_id, release_version=minor.ami_release.value,
                 efa_cards=catalogue.instances.instances[environment.capacity.instance_type].efa_cards.value,
-            ).add_stack_dependency(cluster)  # fmt: skip
+            )  # fmt: skip
+            fleet.add_stack_dependency(cluster)
+            fleet.add_stack_dependency(guard)  # nothing is raised where nothing stops it
         else:
             cdk.Annotations.of(cluster).add_warning_v2(
                 "tandem:reservation-given",
                 f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
             )
-        ObservabilityStack(
+        observability = ObservabilityStack(
             self, "Observability", watched=watched, agent_version=addon_versions.get(ADDON)
-        ).add_stack_dependency(cluster)  # its add-on
+        )
+        observability.add_stack_dependency(cluster)  # its add-on
+        observability.add_stack_dependency(guard)  # the topic that its alarms tell
         workloads = WorkloadsStack(
             self, "Workloads", environment=environment,
             experiments=[watching.experiment for watching in watched.experiments], role_arns=cluster.pod_role_arns,

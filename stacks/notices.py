@@ -1,31 +1,41 @@
-"""Who is told: one topic that this environment's alarms alone may publish to, and its subscribers.
+"""Who is told: one topic for people with its subscribers, and one that stops the fleet.
 
-Invariant: nothing is published in the clear, and a subscriber that is added or moved in the file touches no other.
+Invariant: nothing is published in the clear; alarms of this environment, budgets of this account and the guard's own
+functions alone may publish; the topic that stops tells no person and a person's tells no function, so that a stop that
+tells of itself cannot start another; a subscriber that is added or moved in the file touches no other.
 """
 
 from __future__ import annotations
 
 import hashlib
+from typing import Any
 
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_sns as sns
 from constructs import Construct
 
+from stacks.guard_key import BUDGETS, CLOUDWATCH, SNS, of_alarms, of_budgets
+from stacks.place import place_of
 from stacks.policy import allow, document
-from stacks.watch_key import CLOUDWATCH, alarm_arns
 from tandem.spec import names
 from tandem.spec.environment import Environment, Subscription
 
 _DIGITS = 8
 
 
+def topic_arn(environment: Environment) -> str:
+    """Return the ARN of the topic for people, which other stacks name without waiting for an export."""
+    return place_of(environment).arn("sns", names.topic(environment))
+
+
 class Notices(Construct):
-    """The topic, its policy and its subscriptions.
+    """The topic for people, its policy and its subscriptions.
 
     An e-mail address or a URL has to confirm its subscription; a queue or a function has to admit the topic by a policy
     of its own, which is its owner's to write.
 
     Attributes:
-        topic_arn: what a composite alarm notifies.
+        topic_arn: what a composite alarm notifies, as an expression that makes its user wait for the topic.
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, key_arn: str) -> None:
@@ -35,23 +45,52 @@ class Notices(Construct):
             display_name=f"Tandem {environment.name}",
         )  # fmt: skip
         self.topic_arn = topic.ref
-        alarms = allow(
-            ["sns:Publish"], [self.topic_arn], service=CLOUDWATCH,
-            conditions={
-                "StringEquals": {"aws:SourceAccount": environment.account},
-                "ArnLike": {"aws:SourceArn": alarm_arns(environment)},
-            },
-        )  # fmt: skip
-        in_the_clear = {
-            "Effect": "Deny", "Principal": "*", "Action": ["sns:Publish"], "Resource": [self.topic_arn],
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}},
-        }  # fmt: skip
-        sns.CfnTopicPolicy(self, "Policy", topics=[self.topic_arn], policy_document=document(alarms, in_the_clear))
+        alarms = allow(["sns:Publish"], [topic.ref], service=CLOUDWATCH, conditions=of_alarms(environment))
+        budgets = allow(["sns:Publish"], [topic.ref], service=BUDGETS, conditions=of_budgets(place_of(environment)))
+        sns.CfnTopicPolicy(
+            self, "Policy", topics=[topic.ref], policy_document=document(alarms, budgets, _in_the_clear(topic.ref))
+        )
         for subscription in environment.observability.alarm_subscriptions:
             sns.CfnSubscription(
                 self, _id(subscription), topic_arn=self.topic_arn, protocol=subscription.protocol,
                 endpoint=subscription.endpoint,
             )  # fmt: skip
+
+
+class StopTopic(Construct):
+    """The topic that a budget notifies, and the stop function behind it.
+
+    Attributes:
+        topic_arn: whatever is published to it stops the fleet.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, key_arn: str, function_arn: str
+    ) -> None:
+        super().__init__(scope, id_)
+        topic = sns.CfnTopic(
+            self, "Topic", topic_name=names.stop_topic(environment), kms_master_key_id=key_arn,
+            display_name=f"Tandem {environment.name}: stop",
+        )  # fmt: skip
+        self.topic_arn = topic.ref
+        budgets = allow(["sns:Publish"], [topic.ref], service=BUDGETS, conditions=of_budgets(place_of(environment)))
+        sns.CfnTopicPolicy(
+            self, "Policy", topics=[topic.ref], policy_document=document(budgets, _in_the_clear(topic.ref))
+        )
+        admitted = lambda_.CfnPermission(
+            self, "Invoke", action="lambda:InvokeFunction", function_name=function_arn, principal=SNS,
+            source_account=environment.account, source_arn=topic.ref,
+        )  # fmt: skip
+        sns.CfnSubscription(
+            self, "Function", topic_arn=topic.ref, protocol="lambda", endpoint=function_arn
+        ).add_resource_dependency(admitted)
+
+
+def _in_the_clear(arn: str) -> dict[str, Any]:
+    return {
+        "Effect": "Deny", "Principal": "*", "Action": ["sns:Publish"], "Resource": [arn],
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }  # fmt: skip
 
 
 def _id(subscription: Subscription) -> str:

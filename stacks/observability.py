@@ -1,4 +1,4 @@
-"""The Observability stack: dashboards, alarms and who is told, and the agent that watches the machine.
+"""The Observability stack: dashboards, alarms, and the agent that watches the machine.
 
 Invariant: all that is drawn and all that alarms is computed by tandem.watch from the environment and its experiments;
 this stack writes it down. Beside Workloads it is the only template that an experiment changes.
@@ -12,7 +12,7 @@ from constructs import Construct
 from stacks.alarms import AlarmSet
 from stacks.container_insights import ContainerInsights
 from stacks.dashboards import Dashboards
-from stacks.notices import Notices
+from stacks.notices import topic_arn
 from stacks.stack import EnvironmentStack, RefusedError
 from stacks.watch_key import WatchKey
 from tandem.watch.agent import addon_configuration
@@ -40,11 +40,10 @@ class ObservabilityStack(EnvironmentStack):
         super().__init__(
             scope, id_, environment=environment, description="Tandem: dashboards, alarms, Container Insights"
         )
-        key = WatchKey(self, "Key", environment=environment)
-        notices = Notices(self, "Notices", environment=environment, key_arn=key.arn)
-        AlarmSet(self, "Alarms", alarms=alarms(watched), topic_arn=notices.topic_arn)
+        AlarmSet(self, "Alarms", alarms=alarms(watched), topic_arn=topic_arn(environment))
         Dashboards(self, "Dashboards", dashboards=dashboards(watched), region=environment.region)
         if environment.observability.container_insights:
+            key = WatchKey(self, "Key", environment=environment)
             ContainerInsights(
                 self, "ContainerInsights", environment=environment, key_arn=key.arn, filters=filters(environment),
                 configuration=addon_configuration(environment), version=agent_version,

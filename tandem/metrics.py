@@ -292,6 +292,9 @@ CONTAINER_INSIGHTS = "container-insights"
 VLLM_SCRAPE = "vllm-scrape"
 NEURON = "neuron"
 LOG_FILTER = "log-filter"
+GUARD = "guard"
+LAMBDA = "lambda"
+SQS = "sqs"
 BENCH_DIMENSIONS = ("Experiment", "Variant", "PromptClass", "Concurrency")
 EVERY = "all"  # the class or the concurrency of what pools them all
 # what is published of all classes at all loads together, for alarms; the last of them is published of nothing else
@@ -357,6 +360,33 @@ PUBLISHERS: dict[str, Publisher] = {
             "log-filter.json",
             "the event of container-insights.json; that CloudWatch Logs makes a value of it is documented "
             "(AmazonCloudWatchLogs API Reference, MetricTransformation), not recorded, 2026-11-21",
+        ),
+        Publisher(
+            GUARD,
+            "each pass of the reaper, every 5 minutes, and each stop; what could not be seen in a pass is left out of "
+            "it",
+            "Tandem/{environment}",
+            ((),),
+            "guard.json",
+            "what tandem.stop sends, 2026-11-21; the test of the sample makes it again",
+        ),
+        Publisher(
+            LAMBDA,
+            "Lambda itself, once a minute in which a function is called",
+            "AWS/Lambda",
+            (("FunctionName",),),
+            "lambda.json",
+            'documented, not recorded: AWS Lambda developer guide, "Viewing metrics for Lambda functions", read '
+            "2026-11-21",
+        ),
+        Publisher(
+            SQS,
+            "SQS itself, once a minute while a queue is in use; a queue that nobody touched for hours is silent",
+            "AWS/SQS",
+            (("QueueName",),),
+            "sqs.json",
+            'documented, not recorded: Amazon SQS developer guide, "Available CloudWatch metrics for Amazon SQS", '
+            "read 2026-11-21",
         ),
     )
 }
@@ -479,6 +509,58 @@ WATCHED: dict[tuple[str, str], Watched] = {
             "two events of one node may fall into one minute and none into the next",
             LOG_FILTER,
         ),
+        Watched(
+            "instances_alive",
+            "instances",
+            "instances of the accelerator node group that EC2 lists and that are not terminated; EC2's own word, so a "
+            "node that never joined the cluster counts too",
+            GUARD,
+        ),
+        Watched(
+            "oldest_instance_hours",
+            "hours",
+            "since the launch of the oldest of them; 0 where there is none",
+            GUARD,
+        ),
+        Watched(
+            "idle_block_minutes",
+            "minutes",
+            "5 for each pass in which a Capacity Block was paid for and nothing ran under a live lease, else 0: take "
+            "the sum",
+            GUARD,
+        ),
+        Watched(
+            "stop_failures",
+            "failures",
+            "1 for a pass or a stop in which something that was due could not be done or seen, else 0",
+            GUARD,
+        ),
+        Watched(
+            "fleet_usd",
+            "USD",
+            "5 minutes of the instances that were pending or running, at the environment's stated price: take the sum "
+            "of the passes; no bill",
+            GUARD,
+        ),
+        Watched(
+            "Errors",
+            "calls",
+            "calls of a function that ended with an error of its own, its time limit included; throttled ones are not "
+            "among them",
+            LAMBDA,
+        ),
+        Watched(
+            "Throttles",
+            "calls",
+            "calls of a function that Lambda refused because too many ran at once",
+            LAMBDA,
+        ),
+        Watched(
+            "ApproximateNumberOfMessagesVisible",
+            "messages",
+            "messages that can be read from a queue: take the maximum",
+            SQS,
+        ),
     )
 }
 """What others send, by publisher and name."""
@@ -499,6 +581,13 @@ _CLOUDWATCH_UNITS = {
     "pods": "Count",
     "restarts": "Count",
     "drafts": "Count",
+    "instances": "Count",
+    "hours": "None",
+    "minutes": "None",
+    "failures": "Count",
+    "USD": "None",
+    "calls": "Count",
+    "messages": "Count",
 }
 
 

@@ -40,7 +40,15 @@ ALLOWED = {
     "tandem/ops": {"tandem.ops", "tandem.spec", "tandem.artifacts", "tandem.stop", "tandem.start"},
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
     "lambdas": {"tandem.stop"},  # packed beside the handler: lambdas/*/files.txt
-    "stacks": {"stacks", "tandem.spec", "tandem.rules", "tandem.watch", "tandem.metrics"},
+    "stacks": {
+        "stacks",
+        "tandem.spec",
+        "tandem.rules",
+        "tandem.watch",
+        "tandem.metrics",
+        "tandem.stop",
+        "tandem.ops.guarded",
+    },
     "charts": {"charts", "tandem.spec", "tandem.rules"},
 }
 JSII = {"aws_cdk", "cdk8s", "constructs", "jsii"}

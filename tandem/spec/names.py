@@ -118,6 +118,21 @@ def budget(environment: Environment) -> str:
     return f"tandem-{environment.name}"
 
 
+def stop_topic(environment: Environment) -> str:
+    """Return the name of the SNS topic that starts the stop function; people are told by `topic`, never by this."""
+    return f"tandem-{environment.name}-stop"
+
+
+def function_log_group(environment: Environment, what: Literal["stop", "reap"]) -> str:
+    """Return the log group of one of the two functions, named as Lambda names it."""
+    return f"/aws/lambda/{guard_function(environment, what)}"
+
+
+def operator_policy(environment: Environment, kind: str) -> str:
+    """Return the name of the IAM policy of one kind of people, or of the pipeline."""
+    return f"tandem-{environment.name}-{kind}"
+
+
 def container_log_group(environment: Environment, kind: str) -> str:
     """Return the log group of one of the CONTAINER_LOG_KINDS, named as Container Insights names it."""
     return f"/aws/containerinsights/{cluster(environment)}/{kind}"
@@ -135,6 +150,7 @@ def stack_kinds(environment: Environment) -> tuple[str, ...]:
         "Artifacts": environment.artifacts.existing_bucket is None,
         "Image": True,
         "Cluster": True,
+        "Guard": True,
         "Fleet": not environment.capacity.awaits_reservation,
         "Observability": True,
         "Workloads": True,
@@ -222,7 +238,7 @@ def environment_names(environment: Environment) -> Iterator[LimitedName]:
     """Yield every name of an environment with its limit.
 
     S3 63, EKS cluster 100, node group 63, CodeBuild 255, SNS topic 256, CloudWatch dashboard, alarm and namespace
-    255, log group 512.
+    255, log group 512, IAM role 64, Lambda function 64, schedule group 64, SQS queue 80, budget 100.
     """
     yield LimitedName(what="S3 bucket", value=bucket(environment), limit=63, path="name")
     if environment.artifacts.existing_bucket is None:
@@ -232,6 +248,11 @@ def environment_names(environment: Environment) -> Iterator[LimitedName]:
     yield LimitedName(what="CodeBuild project", value=repository(environment, "llmperf"), limit=255, path="name")
     yield LimitedName(what="SNS topic", value=topic(environment), limit=256, path="name")
     yield LimitedName(what="CloudWatch namespace", value=bench_namespace(environment), limit=255, path="name")
+    yield LimitedName(what="IAM role", value=scheduler_role(environment), limit=64, path="name")
+    yield LimitedName(what="Lambda function", value=guard_function(environment, "stop"), limit=64, path="name")
+    yield LimitedName(what="schedule group", value=schedule_group(environment), limit=64, path="name")
+    yield LimitedName(what="SQS queue", value=dead_letter_queue(environment), limit=80, path="name")
+    yield LimitedName(what="budget", value=budget(environment), limit=100, path="name")
     longest = max(CONTAINER_LOG_KINDS, key=len)
     yield LimitedName(what="log group", value=container_log_group(environment, longest), limit=512, path="name")
     for index, experiment in enumerate(environment.experiments):

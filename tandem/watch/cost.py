@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tandem.metrics import ALL_LOADS, LOG_FILTER, VLLM_SCRAPE, WATCHED, published
+from tandem.metrics import ALL_LOADS, GUARD, LOG_FILTER, VLLM_SCRAPE, WATCHED, published
 from tandem.spec.catalogue import catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Variant
@@ -21,6 +21,7 @@ from tandem.watch.alarm import Alarm
 from tandem.watch.alarms import alarms
 from tandem.watch.dashboards import dashboards
 from tandem.watch.filters import filters
+from tandem.watch.guard_alarms import guard_alarms
 from tandem.watch.scope import Scope, Traffic, Watching
 from tandem.watch.widget import Dashboard, Expression, Graph, Line
 
@@ -136,9 +137,12 @@ def _parts(scope: Scope, prices: WatchPrices, hours: float) -> Iterator[Part]:
         prices, "requests of the publisher", "put_requests_thousand", series * 60 * hours / DATA_PER_REQUEST / 1000,
         f"at most a datum a minute of each series, {DATA_PER_REQUEST} a request",
     )  # fmt: skip
+    keys = 1 + scope.environment.observability.container_insights
     yield _part(
-        prices, "key of logs and alarms", "key_month", 1, "one; as much again after each of the first two rotations"
-    )
+        prices, "keys of logs and alarms", "key_month", keys,
+        f"{keys}: the guard's{', and that of the containers' * (keys > 1)}; as much again after each of the first two "
+        "rotations",
+    )  # fmt: skip
 
 
 def _metrics(scope: Scope, prices: WatchPrices, hours: float) -> Iterator[Part]:
@@ -149,6 +153,8 @@ def _metrics(scope: Scope, prices: WatchPrices, hours: float) -> Iterator[Part]:
         prices, "metrics of the bench", "metric_month", series * share,
         f"{series} series of {variants} variants, for {hours:.1f} of {HOURS_OF_A_MONTH:.0f} hours",
     )  # fmt: skip
+    looked = sum(publisher == GUARD for publisher, _ in WATCHED)
+    yield _part(prices, f"metrics of the {GUARD}", "metric_month", looked, f"{looked} series always")
     if not scope.environment.observability.container_insights:
         return
     always, with_fleet = _insights_series(scope)
@@ -192,11 +198,12 @@ def _pictures(scope: Scope, prices: WatchPrices) -> Iterator[Part]:
         f"{len(drawn)}, {free} of them free (an account has {prices.free_dashboards.value} of up to "
         f"{prices.free_dashboard_metrics.value} metrics)",
     )  # fmt: skip
-    found = alarms(scope)
-    watched: list[Alarm] = [*found.alarms, *([found.parked] if found.parked else [])]
+    found, guarding = alarms(scope), guard_alarms(scope.environment)
+    watched: list[Alarm] = [*found.alarms, *([found.parked] if found.parked else []), *guarding.alarms]
     read = sum(len(_lines(alarm.lines)) for alarm in watched)
     yield _part(prices, "alarms", "alarm_metric_month", read, f"{len(watched)}, which read {read} metrics")
-    yield _part(prices, "composite alarms", "composite_alarm_month", len(found.composites), str(len(found.composites)))
+    composites = len(found.composites) + len(guarding.composites)
+    yield _part(prices, "composite alarms", "composite_alarm_month", composites, str(composites))
 
 
 def _metrics_of(dashboard: Dashboard) -> int:

@@ -6,17 +6,18 @@ read, and what nobody sends yet is said in words.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from tandem.metrics import BENCH, BENCH_DIMENSIONS, CONTAINER_INSIGHTS, EVERY, LOG_FILTER, metric
+from tandem.metrics import BENCH, BENCH_DIMENSIONS, CONTAINER_INSIGHTS, EVERY, GUARD, LOG_FILTER, metric
 from tandem.spec import names
 from tandem.spec.environment import Capacity, Environment
 from tandem.watch.compared import PERIOD_S, VARIANT_COLORS
 from tandem.watch.layout import COLUMNS, text
 from tandem.watch.scope import Scope
 from tandem.watch.source import Cell, sent
-from tandem.watch.widget import Dashboard, Expression, Graph, Mark, Text
+from tandem.watch.widget import Dashboard, Expression, Graph, Line, Mark, Text
 
 START = "-P7D"
 _NODES = "accelerator_nodes"
@@ -32,6 +33,7 @@ def dashboard(scope: Scope) -> Dashboard:
         widgets=(
             _head(environment.capacity, environment.name),
             *(_spent(environment) if counted else (_uncounted(),)),
+            *_guarded(environment),
             *_runs(scope),
             _unsaid(environment),
         ),
@@ -174,6 +176,88 @@ def _graph(environment: Environment, figure: _Figure) -> Graph:
     )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """One graph of what the guard sent: the metric, or `formula` over `g`, and what it says."""
+
+    title: str
+    unit: str
+    metric: str
+    statistic: str
+    says: str
+    formula: str | None = None
+    marks: tuple[Mark, ...] = ()
+
+
+def _guarded(environment: Environment) -> tuple[Graph, ...]:
+    """Return what each pass of the reaper saw by EC2's own word, Container Insights or not."""
+    looks = tuple(_looks(environment))
+    width = COLUMNS // len(looks)
+    return tuple(_look(environment, look, width) for look in looks)
+
+
+def _looks(environment: Environment) -> Iterator[_Look]:
+    capacity, guard = environment.capacity, environment.guard
+    yield _Look(
+        title="Instances that EC2 lists",
+        unit="instances",
+        metric="instances_alive",
+        statistic="Maximum",
+        says="What the reaper counted, every 5 minutes; also nodes that never joined the cluster. A gap is a reaper "
+        "that did not run or could not see.",
+        marks=_marks(capacity),
+    )
+    yield _Look(
+        title="Age of the oldest instance",
+        unit="hours",
+        metric="oldest_instance_hours",
+        statistic="Maximum",
+        says="Since its launch. At the line the reaper stops the fleet.",
+        marks=(Mark(label="guard.max_hours", value=float(guard.max_hours)),),
+    )
+    if capacity.kind == "capacity-block":
+        yield _Look(
+            title="Idle hours of the block since the range began",
+            unit="hours",
+            metric="idle_block_minutes",
+            statistic="Maximum",
+            formula="RUNNING_SUM(FILL(g, 0)) / 60",
+            says="Paid for, and nothing ran under a lease. Adds up from the left edge.",
+            marks=_marks(capacity),
+        )
+    yield _Look(
+        title="Cost of what EC2 listed since the range began",
+        unit="USD",
+        metric="fleet_usd",
+        statistic="Maximum",
+        formula="RUNNING_SUM(FILL(g, 0)) / 1",
+        says=f"Instances of each pass, 5 minutes at {_price(capacity)} USD an hour. Adds up from the left edge; no "
+        "bill.",
+        marks=(Mark(label="monthly budget (guard.budget_usd)", value=guard.budget_usd),),
+    )
+
+
+def _look(environment: Environment, look: _Look, width: int) -> Graph:
+    line = Cell(environment, GUARD, {}).line(look.metric, look.statistic, id_="g", shown=look.formula is None)
+    drawn: tuple[Line | Expression, ...] = (replace(line, label=look.title, color=VARIANT_COLORS[0]),)
+    if look.formula:
+        drawn = (
+            replace(line, label=None),
+            Expression(text=look.formula, label=look.title, id="drawn", color=VARIANT_COLORS[0]),
+        )
+    return Graph(
+        title=f"{look.title} [{look.unit}]",
+        sentence=look.says,
+        unit=look.unit,
+        publishers=(GUARD,),
+        lines=drawn,
+        marks=look.marks,
+        period_s=PERIOD_S,
+        varies=False,
+        width=width,
+    )
+
+
 def _uncounted() -> Text:
     return text(
         "**Nodes, hours and USD are not drawn**: they are counted in the log of Container Insights, and "
@@ -220,7 +304,6 @@ def _unsaid(environment: Environment) -> Text:
     limit = f"{environment.observability.monthly_limit_usd:g}"
     return text(
         "### What is not drawn\n"
-        "- **Age of the fleet, and blocks that lie idle**: nobody sends them yet.\n"
         "- **The bill**: AWS Billing knows it, hours late.\n"
         "- **What watching itself costs** (metrics, dashboards, alarms, logs): `tandem check` computes it from the "
         f"catalogue and dated prices, and refuses more than {limit} USD a month "

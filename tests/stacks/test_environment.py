@@ -27,7 +27,7 @@ def artifacts(assembly: Path, name: str) -> dict[str, dict[str, Any]]:
 
 def test_an_environment_has_these_stacks(assembly: Path) -> None:
     assert set(artifacts(assembly, "capacity-block")) == {
-        "Network", "Artifacts", "Image", "Cluster", "Fleet", "Observability", "Workloads",
+        "Network", "Artifacts", "Image", "Cluster", "Guard", "Fleet", "Observability", "Workloads",
     }  # fmt: skip
 
 
@@ -85,8 +85,11 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
     ("later", "earlier"),
     [
         ("Cluster", "Network"),
+        ("Guard", "Artifacts"),
         ("Fleet", "Cluster"),
+        ("Fleet", "Guard"),
         ("Observability", "Cluster"),
+        ("Observability", "Guard"),
         ("Workloads", "Cluster"),
         ("Workloads", "Image"),
     ],
@@ -95,6 +98,12 @@ def test_stacks_are_deployed_in_order_and_deleted_in_reverse(assembly: Path, lat
     found = artifacts(assembly, "capacity-block")
 
     assert found[earlier]["id"] in found[later]["dependencies"]
+
+
+def test_guard_waits_for_no_cluster_so_that_it_outlives_it(assembly: Path) -> None:
+    found = artifacts(assembly, "capacity-block")
+
+    assert found["Cluster"]["id"] not in found["Guard"]["dependencies"]
 
 
 def test_a_missing_block_holds_up_no_other_stack(assembly: Path) -> None:

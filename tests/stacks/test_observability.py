@@ -14,7 +14,7 @@ import app
 from stacks.observability import MOST_RESOURCES, ObservabilityStack
 from stacks.stack import RefusedError
 from tandem.commands.watching import scope
-from tandem.spec.environment import Environment, Reference, ReferenceValue, Subscription
+from tandem.spec.environment import Environment, Reference, ReferenceValue
 from tandem.spec.experiment import Experiment
 from tandem.spec.names import container_log_group
 from tandem.watch.agent import addon_configuration
@@ -29,7 +29,6 @@ pytestmark = pytest.mark.cdk
 HOME = "post-us-east-2"
 ALARM, COMPOSITE, DASHBOARD = (f"AWS::CloudWatch::{kind}" for kind in ("Alarm", "CompositeAlarm", "Dashboard"))
 GROUP, FILTER, ADDON = "AWS::Logs::LogGroup", "AWS::Logs::MetricFilter", "AWS::EKS::Addon"
-ARN = "arn:aws:cloudwatch:us-east-2:111122223333:alarm:post-us-east-2-*"
 
 
 def watched(name: str = HOME) -> Any:
@@ -129,11 +128,16 @@ class TestAlarms:
         }  # fmt: skip
 
     def test_a_composite_tells_the_topic_of_its_beginning_and_its_end(self, stack: Template) -> None:
-        (topic,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::SNS::Topic"]
+        topic = f"arn:aws:sns:us-east-2:111122223333:tandem-{HOME}-alarms"
 
         assert resources(stack, COMPOSITE) != []
         for each in resources(stack, COMPOSITE):
-            assert (each["AlarmActions"], each["OKActions"]) == ([{"Ref": topic}], [{"Ref": topic}])
+            assert (each["AlarmActions"], each["OKActions"]) == ([topic], [topic])
+
+    def test_the_topic_is_the_one_that_guard_makes(self, stacks: Templates) -> None:
+        assert f"tandem-{HOME}-alarms" in {
+            each["TopicName"] for each in resources(stacks[f"{HOME}-Guard"], "AWS::SNS::Topic")
+        }
 
     def test_a_parked_fleet_mutes_every_composite(self, stack: Template) -> None:
         muted = {
@@ -172,57 +176,10 @@ def said(line: Line | Expression) -> tuple[object, ...]:
     return line.namespace, line.metric, line.dimensions, line.statistic
 
 
-class TestNotices:
-    def test_this_environments_alarms_alone_publish(self, stack: Template) -> None:
-        statements = one(stack, "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
-        (allowed,) = [statement for statement in statements if statement["Effect"] == "Allow"]
+def test_every_alarms_name_is_one_that_may_publish(stack: Template) -> None:
+    names = [each["AlarmName"] for type_ in (ALARM, COMPOSITE) for each in resources(stack, type_)]
 
-        assert (allowed["Principal"], allowed["Action"]) == ({"Service": "cloudwatch.amazonaws.com"}, ["sns:Publish"])
-        assert allowed["Condition"] == {
-            "StringEquals": {"aws:SourceAccount": "111122223333"}, "ArnLike": {"aws:SourceArn": ARN},
-        }  # fmt: skip
-
-    def test_nothing_is_published_in_the_clear(self, stack: Template) -> None:
-        statements = one(stack, "AWS::SNS::TopicPolicy")["PolicyDocument"]["Statement"]
-        (denied,) = [statement for statement in statements if statement["Effect"] == "Deny"]
-
-        assert denied["Condition"] == {"Bool": {"aws:SecureTransport": "false"}}
-        assert (denied["Principal"], denied["Action"]) == ("*", ["sns:Publish"])
-
-    def test_every_alarms_name_is_one_that_may_publish(self, stack: Template) -> None:
-        names = [each["AlarmName"] for type_ in (ALARM, COMPOSITE) for each in resources(stack, type_)]
-
-        assert all(name.startswith(f"{HOME}-") for name in names)
-
-    def test_the_topic_lies_under_a_key_that_cloudwatch_may_use(self, stack: Template) -> None:
-        (key,) = [name for name, found in stack["Resources"].items() if found["Type"] == "AWS::KMS::Key"]
-        users = {
-            statement["Principal"].get("Service"): statement
-            for statement in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
-        }
-
-        assert one(stack, "AWS::SNS::Topic")["KmsMasterKeyId"] == {"Fn::GetAtt": [key, "Arn"]}
-        assert users["cloudwatch.amazonaws.com"]["Action"] == ["kms:Decrypt", "kms:GenerateDataKey"]
-        assert users["cloudwatch.amazonaws.com"]["Condition"]["ArnLike"] == {"aws:SourceArn": ARN}
-
-    def test_without_subscribers_there_is_no_subscription(self, stack: Template) -> None:
-        assert resources(stack, "AWS::SNS::Subscription") == []
-
-    def test_a_subscriber_keeps_its_resource_wherever_it_stands(self, tmp_path: Path) -> None:
-        mail = Subscription(protocol="email", endpoint="ops@example.com")
-        queue = Subscription(protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms")
-
-        def made(folder: str, *subscribers: Subscription) -> dict[str, Any]:
-            place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
-            found = alone(place, tmp_path / folder, hosted(place))["Resources"]
-            return {name: each for name, each in found.items() if each["Type"] == "AWS::SNS::Subscription"}
-
-        both = made("both", mail, queue)
-        assert both == made("turned", queue, mail)
-        assert made("one", queue).items() <= both.items()
-        assert sorted((each["Properties"]["Protocol"], each["Properties"]["Endpoint"]) for each in both.values()) == [
-            ("email", "ops@example.com"), ("sqs", "arn:aws:sqs:us-east-2:111122223333:alarms"),
-        ]  # fmt: skip
+    assert all(name.startswith(f"{HOME}-") for name in names)
 
 
 class TestContainerInsights:
@@ -293,8 +250,8 @@ class TestContainerInsights:
         place = changed(environment(HOME), observability={"container_insights": False})
         made = {found["Type"] for found in alone(place, tmp_path, hosted(place))["Resources"].values()}
 
-        assert made & {ADDON, GROUP, FILTER, "AWS::IAM::Role"} == set()
-        assert {DASHBOARD, ALARM, COMPOSITE, "AWS::SNS::Topic"} <= made
+        assert made & {ADDON, GROUP, FILTER, "AWS::IAM::Role", "AWS::KMS::Key"} == set()
+        assert {DASHBOARD, ALARM, COMPOSITE} <= made
 
 
 def wide(variants: int) -> Experiment:

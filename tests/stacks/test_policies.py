@@ -154,7 +154,7 @@ def taggable(type_: str) -> bool:
 
 
 def tags(properties: dict[str, Any]) -> set[tuple[str, str]]:
-    found = properties.get("Tags", [])
+    found = properties.get("Tags") or properties.get("ResourceTags", [])  # a budget calls them so
     return set(found.items()) if isinstance(found, dict) else {(tag["Key"], tag["Value"]) for tag in found}
 
 

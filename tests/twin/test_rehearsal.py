@@ -63,7 +63,7 @@ def test_the_app_is_bootstrapped_deployed_and_held():
 
     assert (found.passed, [step.found for step in found.steps if step.failed]) == (True, [])
     assert {item.stack.rpartition("-")[2] for item in found.resources} == {
-        "Network", "Artifacts", "Image", "Cluster", "Fleet", "Observability", "Workloads",
+        "Network", "Artifacts", "Image", "Cluster", "Guard", "Fleet", "Observability", "Workloads",
     }  # fmt: skip
 
 

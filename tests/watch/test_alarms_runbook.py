@@ -16,11 +16,13 @@ from tandem import cli
 from tandem.spec import names
 from tandem.spec.environment import Observability
 from tandem.watch.alarms import alarms
+from tandem.watch.guard_alarms import FLEET_STOPS, guard_alarms
 
 RUNBOOK = ROOT / "docs" / "runbook.md"
 SCOPE = watched(only=["post"], reference=REFERENCE)
 ENVIRONMENT = SCOPE.environment
 ALARMS = [alarms(watched()), alarms(SCOPE)]
+GUARD = guard_alarms(ENVIRONMENT)
 FLOOR = alarms(watched(only=["post"], reference=None))
 CALLED = "when-you-are-called"
 # what people do, without an alarm
@@ -67,14 +69,14 @@ def wanted() -> set[str]:
     for each in (*ALARMS, FLOOR):
         assert each.parked
         found |= {one.anchor for one in (*each.alarms, *each.composites, each.parked)}
-    return found
+    return found | {one.anchor for one in (*GUARD.alarms, *GUARD.composites)}
 
 
 def test_every_alarm_has_a_section_and_every_section_an_alarm():
     assert set(SECTIONS) == wanted() | PROCEDURES
 
 
-@pytest.mark.parametrize("section", sorted(wanted() - {CALLED, "parked"}))
+@pytest.mark.parametrize("section", sorted(wanted() - {CALLED, FLEET_STOPS, "parked"}))
 def test_a_section_has_commands_causes_and_says_when_the_alarm_is_false(section):
     body = SECTIONS[section]
 
@@ -140,6 +142,11 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
         names.cluster(ENVIRONMENT),
         names.node_group(ENVIRONMENT),
         names.bench_namespace(ENVIRONMENT),
+        names.function_log_group(ENVIRONMENT, "stop"),
+        names.function_log_group(ENVIRONMENT, "reap"),
+        names.dead_letter_queue(ENVIRONMENT),
+        names.scheduler_role(ENVIRONMENT),
+        *(composite.name for composite in GUARD.composites),
         names.container_log_group(ENVIRONMENT, "application"),
         names.container_log_group(ENVIRONMENT, "performance"),
         names.namespace(SCOPE.experiments[0].experiment),
@@ -155,10 +162,14 @@ def test_a_name_is_the_one_that_is_made(name):
 
 
 def test_every_kind_of_composite_is_named():
-    kinds = {composite.name.split("-notify-")[1] for each in ALARMS for composite in each.composites}
+    kinds = {composite.name.split("-notify-")[1] for each in (*ALARMS, GUARD) for composite in each.composites}
 
     assert all(f"`{kind}`" in SECTIONS[CALLED] for kind in kinds)
-    assert kinds == {"serving", "starting", "requests", "drafting", "latency", "publishing"}
+    assert kinds == {"serving", "starting", "requests", "drafting", "latency", "publishing"} | {
+        "fleet",
+        "idle",
+        "guard",
+    }
 
 
 def test_a_setting_is_one_of_the_environments():

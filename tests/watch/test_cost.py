@@ -17,6 +17,7 @@ from tandem.spec.platform import WatchPrices
 from tandem.watch import cost as costing
 from tandem.watch.alarms import alarms
 from tandem.watch.cost import HOURS_OF_A_MONTH, Cost, bench_series, cost, fleet_hours
+from tandem.watch.guard_alarms import guard_alarms
 from tandem.watch.scope import Scope, Traffic
 from tandem.watch.widget import Line
 
@@ -78,6 +79,7 @@ def test_a_case_worked_by_hand() -> None:
             "metrics of Container Insights": 204 + (8 + 7 + 2 * 16) * share,
             "metrics of the servers": 2 * 8 * share,
             "metrics of the log-filter": 1,
+            "metrics of the guard": 5,
             "dashboards": 0,  # three small ones, and three are free
             "alarms": amounts(found)["alarms"],
             "composite alarms": amounts(found)["composite alarms"],
@@ -85,27 +87,29 @@ def test_a_case_worked_by_hand() -> None:
             "logs taken in": ((2 * 730 + 100) * 6 + 2 * 100 * 4) / 1000,
             "logs kept": ((2 * 730 + 100) * 6 + 2 * 100 * 4) / 1000,  # 30 days
             "requests of the publisher": 182 * 60 * 100 / 100 / 1000,
-            "key of logs and alarms": 1,
+            "keys of logs and alarms": 2,
         }
     )
 
 
 def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> None:
     found, made = amounts(cost(watched(POST))), alarms(watched(POST))
+    guarding = guard_alarms(watched(POST).environment)
     read = [
         len({line for line in alarm.lines if isinstance(line, Line)})
-        for alarm in (*made.alarms, *([made.parked] if made.parked else []))
+        for alarm in (*made.alarms, *([made.parked] if made.parked else []), *guarding.alarms)
     ]
 
     assert max(read) > 1
     assert found["alarms"] == sum(read)
-    assert found["composite alarms"] == len(made.composites)
+    assert found["composite alarms"] == len(made.composites) + len(guarding.composites)
 
 
 def test_each_part_is_its_amount_at_its_price() -> None:
     found = cost(watched(POST), priced(metric_month=2.0, key_month=7.0))
 
-    assert found.usd == pytest.approx(2 * sum(part.amount for part in found.parts if part.price == "metric_month") + 7)
+    metrics = sum(part.amount for part in found.parts if part.price == "metric_month")
+    assert found.usd == pytest.approx(2 * metrics + 2 * 7)
 
 
 def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
@@ -269,7 +273,7 @@ def test_an_unverified_price_is_named() -> None:
     found = cost(watched(POST))
 
     assert "metrics of the bench" in found.unverified
-    assert "key of logs and alarms" not in found.unverified
+    assert "keys of logs and alarms" not in found.unverified
 
 
 def test_nothing_is_named_where_every_price_was_read_in_awss_own_text() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hosted import by_part, changed, drawn, graph, graphs, watched, words
 
@@ -131,13 +129,55 @@ def test_the_last_run_of_each_experiment_is_one_line_of_all_its_arms() -> None:
 def test_without_container_insights_no_node_is_counted_and_that_is_said() -> None:
     dashboard = by_part(changed(ENVIRONMENT, observability={"container_insights": False}))["money"]
 
-    assert [one.title for one in graphs(dashboard)] == ["Last runs: requests published [requests]"]
+    assert {one.publishers for one in graphs(dashboard)} == {("guard",), ("bench",)}
     assert "Nodes, hours and USD are not drawn" in words(dashboard)
 
 
-def test_what_nobody_sends_yet_is_said() -> None:
+def test_what_is_not_drawn_is_said() -> None:
     said = words(by_part(changed(ENVIRONMENT, observability={"monthly_limit_usd": 75}))["money"])
 
-    assert re.search("Age of the fleet, and blocks that lie idle.*nobody sends them yet", said)
+    assert "AWS Billing knows it, hours late" in said
     assert "`tandem check` computes it" in said
     assert "75 USD a month" in said
+
+
+# what the guard saw
+
+
+def looked(metric: str, *values: float) -> Series:
+    """One value a pass."""
+    series = Series()
+    for at, value in enumerate(values):
+        series.add(Key.of(f"Tandem/{ENVIRONMENT}", metric, ()), START_S + 300 * at, {value: 1})
+    return series
+
+
+def test_instances_are_those_that_the_reaper_counted_whatever_their_agents_log() -> None:
+    assert points(graph(money(), "Instances that EC2 lists"), looked("instances_alive", 0, 1, 2), 15) == [0, 1, 2]
+
+
+def test_the_age_of_the_fleet_is_drawn_against_the_most_hours() -> None:
+    one = graph(money(), "Age of the oldest instance")
+
+    assert points(one, looked("oldest_instance_hours", 0.5, 0.6), 10) == [0.5, 0.6]
+    assert [mark.value for mark in one.marks] == [watched(ENVIRONMENT).environment.guard.max_hours]
+
+
+def test_idle_minutes_of_a_block_add_up_as_hours() -> None:
+    one = graph(money(), "Idle hours of the block")
+
+    assert points(one, looked("idle_block_minutes", 5, 0, 5, 5), 20) == pytest.approx(
+        [5 / 60, 5 / 60, 10 / 60, 15 / 60]
+    )
+
+
+def test_where_there_is_no_block_none_lies_idle() -> None:
+    dashboard = money(kind="on-demand", reservation_id=None)
+
+    assert [one for one in graphs(dashboard) if one.title.startswith("Idle")] == []
+
+
+def test_the_cost_of_each_pass_adds_up() -> None:
+    one = graph(money(), "Cost of what EC2 listed")
+
+    assert points(one, looked("fleet_usd", 3, 3, 0), 15) == pytest.approx([3, 6, 6])

@@ -1,0 +1,142 @@
+"""The two functions that stop the fleet: the files that they are made of, their role, log and times.
+
+Invariant: a function holds the files that its files.txt lists and nothing else; its handler lies beside the package, so
+that what runs in Lambda is what runs in a test.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_events as events
+from aws_cdk import aws_iam as iam
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from aws_cdk import aws_s3_assets as assets
+from constructs import Construct
+
+from stacks.guard_rights import reasons
+from stacks.nag import acknowledge
+from stacks.policy import allow, document
+from tandem.ops.guarded import guarded
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.stop import PASS_MINUTES
+
+ROOT = Path(__file__).parent.parent
+LAMBDA, EVENTS = "lambda.amazonaws.com", "events.amazonaws.com"
+RUNTIME = "python3.13"
+MEMORY_MIB = 256
+# A pass asks AWS some twelve times, and a call takes 33 s where nobody answers (CALLS in tandem/stop.py); the rest is
+# for writes that others come before. Two passes at once are harmless: what they write is conditional.
+LIMIT_S = 600
+RETRIES, STOP_MINUTES = 2, 60  # of a call that a budget made
+FILES = "files.txt"
+HANDLER = "handler.py"
+
+What = Literal["stop", "reap"]
+FUNCTIONS: tuple[What, ...] = ("stop", "reap")
+SAYS = {"stop": "stops the fleet", "reap": "looks at the fleet, and stops it where it must"}
+
+
+class GuardFunction(Construct):
+    """One of the functions, with its role and its log.
+
+    No concurrency is reserved: an account has to keep as much unreserved as a new account has in all, so that a
+    reservation would fail there; and passes that run beside each other agree on what they write.
+
+    Attributes:
+        arn: the function.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, what: What, environment: Environment, key_arn: str, queue_arn: str,
+        statements: Sequence[dict[str, Any]],
+    ) -> None:  # fmt: skip
+        super().__init__(scope, id_)
+        group = logs.CfnLogGroup(
+            self, "Log", log_group_name=names.function_log_group(environment, what),
+            retention_in_days=environment.log_retention_days, kms_key_id=key_arn,
+        )  # fmt: skip
+        group.apply_removal_policy(RemovalPolicy.DESTROY)
+        own = [
+            allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
+            *([allow(["sqs:SendMessage"], [queue_arn])] if what == "stop" else []),
+        ]
+        role = iam.CfnRole(
+            self, "Role", assume_role_policy_document=document(allow(["sts:AssumeRole"], service=LAMBDA)),
+            policies=[iam.CfnRole.PolicyProperty(policy_name=what, policy_document=document(*statements, *own))],
+        )  # fmt: skip
+        acknowledge(role, reasons(environment))
+        code = _packed(self, what)
+        function = lambda_.CfnFunction(
+            self, "Function", function_name=names.guard_function(environment, what), description=SAYS[what],
+            runtime=RUNTIME, handler="handler.handler", role=role.attr_arn, timeout=LIMIT_S, memory_size=MEMORY_MIB,
+            code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key),
+            environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(variables(environment))),
+            logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=group.ref),
+        )  # fmt: skip
+        acknowledge(function, {"AwsSolutions-L1": "as the tools image has it; another version is a decision of ours"})
+        self.arn = function.attr_arn
+        _called(self, function.ref, what, queue_arn)
+
+
+class EveryPass(Construct):
+    """The rule that makes the reaper look."""
+
+    def __init__(self, scope: Construct, id_: str, *, function_arn: str) -> None:
+        super().__init__(scope, id_)
+        rule = events.CfnRule(
+            self, "Rule", description="makes the reaper look at the fleet", state="ENABLED",
+            schedule_expression=f"rate({PASS_MINUTES} minutes)",
+            targets=[events.CfnRule.TargetProperty(
+                id="reap", arn=function_arn,
+                # the next pass does what this one would have
+                retry_policy=events.CfnRule.RetryPolicyProperty(
+                    maximum_event_age_in_seconds=60 * PASS_MINUTES, maximum_retry_attempts=2
+                ),
+            )],
+        )  # fmt: skip
+        lambda_.CfnPermission(
+            self, "Invoke", action="lambda:InvokeFunction", function_name=function_arn, principal=EVENTS,
+            source_arn=rule.attr_arn,
+        )  # fmt: skip
+
+
+def _called(scope: Construct, name: str, what: What, queue_arn: str) -> None:
+    """Say what becomes of a call that failed: a stop is tried again and then told of, a pass is left to the next."""
+    config = lambda_.CfnEventInvokeConfig
+    gave_up = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
+    stops = what == "stop"
+    config(
+        scope, "Calls", function_name=name, qualifier="$LATEST", maximum_retry_attempts=RETRIES if stops else 0,
+        maximum_event_age_in_seconds=60 * (STOP_MINUTES if stops else PASS_MINUTES),
+        destination_config=gave_up if stops else None,
+    )  # fmt: skip
+
+
+def variables(environment: Environment) -> Mapping[str, str]:
+    """Return what both functions are told; no id of a reservation, which changes with each block and stops nothing."""
+    return replace(guarded(environment), reservation_id=None).variables()
+
+
+def files(what: What) -> tuple[str, ...]:
+    """Return the files that a function is made of, relative to the repository."""
+    listed = (ROOT / "lambdas" / what / FILES).read_text().split()
+    return tuple(listed)
+
+
+def _packed(scope: Construct, what: What) -> assets.Asset:
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files(what):
+            inside = HANDLER if file == f"lambdas/{what}/{HANDLER}" else file
+            target = Path(folder) / inside
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / file, target)
+        return assets.Asset(scope, "Code", path=folder)  # copied into the assembly before this returns

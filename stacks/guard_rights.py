@@ -1,0 +1,77 @@
+"""What the guard's functions and the one-shot stop may do, action by action.
+
+Invariant: nothing here can raise a fleet on purpose: EKS knows one action for every size, so that the code is what
+keeps to 0, and only instances that EKS tagged as this node group's may be ended by id.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stacks.guard_key import SEND
+from stacks.place import Place, place_of
+from stacks.policy import allow
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.stop import CLUSTER_TAG, FENCE_KEY, NODE_GROUP_TAG, POINTER_KEY, heartbeat_key, lease_key
+
+READ_KEYS = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
+
+
+def of_functions(environment: Environment, *, topic_arn: str, key_arn: str) -> list[dict[str, Any]]:
+    """Return what a pass and a stop call, which are the same.
+
+    ListBucket stands here without a prefix: a missing object is told apart from a forbidden one only by who may list
+    the bucket (S3 API reference, GetObject, permissions), and a fence that is not there must not look like one that
+    cannot be read.
+    """
+    place = place_of(environment)
+    bucket = place.bucket_arn(names.bucket(environment))
+    tagged = {
+        f"aws:ResourceTag/{CLUSTER_TAG}": names.cluster(environment),
+        f"aws:ResourceTag/{NODE_GROUP_TAG}": names.node_group(environment),
+    }
+    return [
+        allow(["s3:GetObject"], [f"{bucket}/{key}" for key in READ_KEYS]),
+        allow(["s3:PutObject"], [f"{bucket}/{FENCE_KEY}"]),
+        allow(["s3:ListBucket"], [bucket]),
+        allow(["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
+        allow(["ec2:DescribeInstances"], ["*"]),  # takes no narrower resource
+        allow(["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], conditions={"StringEquals": tagged}),
+        allow(["cloudwatch:PutMetricData"], ["*"], conditions={
+            "StringEquals": {"cloudwatch:namespace": names.bench_namespace(environment)},
+        }),
+        allow(["sns:Publish"], [topic_arn]),
+        allow(SEND, [key_arn]),
+    ]  # fmt: skip
+
+
+def of_one_shot(environment: Environment, *, queue_arn: str, key_arn: str) -> list[dict[str, Any]]:
+    """Return what Scheduler calls in the name of a lease."""
+    return [
+        allow(["eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
+        allow(["sqs:SendMessage"], [queue_arn]),
+        allow(SEND, [key_arn]),
+    ]
+
+
+def node_group_arn(environment: Environment) -> str:
+    """Return the ARN of the accelerator node group; EKS ends it with an id of its own."""
+    cluster, group = names.cluster(environment), names.node_group(environment)
+    return place_of(environment).arn("eks", f"nodegroup/{cluster}/{group}/*")
+
+
+def reasons(environment: Environment) -> dict[str, str]:
+    """Return why cdk-nag's findings on these statements stand."""
+    place: Place = place_of(environment)
+    bucket = place.bucket_arn(names.bucket(environment))
+    run = "a run's name is not known beforehand; the file's own name is literal"
+    return {
+        **{f"AwsSolutions-IAM5[Resource::{bucket}/{key}]": run for key in READ_KEYS if "*" in key},
+        f"AwsSolutions-IAM5[Resource::{node_group_arn(environment)}]": "EKS ends the ARN of a node group with an id of "
+        "its own; cluster and node group are literal",
+        f"AwsSolutions-IAM5[Resource::{place.arn('ec2', 'instance/*')}]": "ids of instances are not known beforehand; "
+        "the condition asks for the tags that EKS puts on this node group's",
+        "AwsSolutions-IAM5[Resource::*]": "listing instances and putting metrics take no narrower resource; metrics "
+        "are bound by their namespace",
+    }

@@ -1,0 +1,80 @@
+"""The recording of what the guard sends (tests/watch/samples/guard.json), made again by a pass at the local endpoint.
+
+To record it anew after a change: `RECORD=1 pytest tests/watch/test_guard_sample.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from recorded import SAMPLES
+
+from tandem import metrics
+from tandem.metrics import GUARD, PUBLISHERS, WATCHED, cloudwatch_unit
+from tandem.stop import UNITS, Clients, Guarded, reap
+from tandem.twin.aws.endpoint import Endpoint
+
+SAMPLE = SAMPLES / str(PUBLISHERS[GUARD].sample)
+
+
+@pytest.fixture(scope="module")
+def sent() -> list[dict[str, Any]]:
+    """Every PutMetricData of a pass, as it was passed to boto3."""
+    asked: list[dict[str, Any]] = []
+    with Endpoint(account="666677778888", region="us-east-2", say=lambda _: None) as endpoint:
+        endpoint.client("s3").create_bucket(
+            Bucket="tandem-home", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+        )
+        clients = Clients(
+            **{name: endpoint.client(name) for name in ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler")}
+        )
+        clients.cloudwatch.meta.events.register(
+            "provide-client-params.cloudwatch.PutMetricData", lambda params, **_: asked.append(params)
+        )
+        guarded = Guarded(
+            environment="home", account="666677778888", region="us-east-2", cluster="tandem-home",
+            node_group="home-trn2", bucket="tandem-home", namespace="Tandem/home", max_hours=8, idle_minutes=30,
+            usd_per_hour=36, capacity_kind="on-demand",
+        )  # fmt: skip
+        reap(clients, guarded, datetime.now(UTC))
+    return asked
+
+
+def recording(asked: list[dict[str, Any]]) -> dict[str, Any]:
+    """What is kept: of each metric its unit and its dimensions."""
+    (only,) = asked
+    return {
+        "publisher": GUARD,
+        "namespace": only["Namespace"],
+        "metrics": [
+            {"Name": one["MetricName"], "Unit": one["Unit"], "Dimensions": one.get("Dimensions", [])}
+            for one in only["MetricData"]
+        ],
+    }
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("watch-endpoint")
+def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
+    found = recording(sent)
+    if os.environ.get("RECORD"):
+        SAMPLE.write_text(json.dumps(found, indent=1) + "\n")
+
+    def in_order(said: dict[str, Any]) -> dict[str, Any]:
+        return {**said, "metrics": sorted(said["metrics"], key=lambda one: str(one["Name"]))}
+
+    assert in_order(json.loads(SAMPLE.read_text())) == in_order(found)
+
+
+def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
+    known = {name: cloudwatch_unit(one) for (publisher, name), one in WATCHED.items() if publisher == GUARD}
+
+    assert known == UNITS
+
+
+def test_the_recorded_namespace_is_the_publishers() -> None:
+    assert json.loads(SAMPLE.read_text())["namespace"] == metrics.namespace(GUARD, "home", "tandem-home")
