@@ -221,7 +221,7 @@ class History:
         """Let a stop meet a start, each between two calls of the other; what is wrong then."""
         chance, world, started = self.chance, self.world, [self.start, self.halt]
         first, second = started if chance.random() < 0.5 else reversed(started)
-        at = chance.randint(0, 14)
+        at = chance.randint(1, 14)
 
         def between(_: str) -> None:
             nonlocal at
