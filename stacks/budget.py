@@ -16,7 +16,7 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 
 # Regions whose CloudFormation has no AWS::Budgets::Budget, as the registry's schemas of cfn-lint have it; a test holds
-# this list against them. There the budget is made by hand (docs/people.md).
+# this list against them. There the budget is made by hand (docs/runbook.md).
 WITHOUT = frozenset({
     "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-3", "ap-south-2", "ap-southeast-3",
     "ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2",

@@ -45,7 +45,7 @@ class GuardStack(EnvironmentStack):
         stops = StopTopic(self, "StopTopic", environment=environment, key_arn=key.arn, function_arn=stop.arn)
         if environment.region in WITHOUT:
             cdk.Annotations.of(self).add_info(
-                f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/people.md)"
+                f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
             )
         else:
             MonthlyBudget(

@@ -122,8 +122,11 @@ def _called(scope: Construct, name: str, what: What, queue_arn: str) -> None:
 
 
 def variables(environment: Environment) -> Mapping[str, str]:
-    """Return what both functions are told; no id of a reservation, which changes with each block and stops nothing."""
-    return replace(guarded(environment), reservation_id=None).variables()
+    """Return what both functions are told: nothing of a reservation or a block, which changes with each one.
+
+    A block's hours stand on the node group, which Fleet tags with them.
+    """
+    return replace(guarded(environment), reservation_id=None, block_starts=None, block_ends=None).variables()
 
 
 def files(what: What) -> tuple[str, ...]:

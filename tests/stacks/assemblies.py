@@ -11,7 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tandem.commands.inputs import Inputs, Selection, legal
+from tandem.commands.inputs import Inputs, legal
+from tandem.commands.selection import Selection
 from tandem.spec.environment import Environment, ExistingNetwork, Subnet
 from tandem.spec.experiment import Experiment
 from tandem.spec.record import Record

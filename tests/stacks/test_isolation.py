@@ -54,14 +54,13 @@ def test_renewing_a_reservation_changes_fleet_only(synth: Synth, alone: Path) ->
 FLEET_AND_ITS_DASHBOARD = {"capacity-block-Fleet", "capacity-block-Observability"}
 
 
-def test_renewing_a_block_whose_hours_are_said_changes_fleet_its_guard_and_a_dashboard(synth: Synth) -> None:
+def test_renewing_a_block_whose_hours_are_said_changes_fleet_and_what_a_dashboard_says_of_it(synth: Synth) -> None:
     def during(reservation: str, day: int) -> Path:
         starts = datetime(2026, 12, day, 11, 30, tzinfo=UTC)
         block = Block.model_construct(starts=starts, ends=starts + timedelta(days=1))
         return synth(changed(variants()["capacity-block"], capacity={"reservation_id": reservation, "block": block}))
 
-    found = differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8))
-    assert found == FLEET_AND_ITS_DASHBOARD | {"capacity-block-Guard"}
+    assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_DASHBOARD
 
 
 def test_a_first_reservation_adds_fleet_and_changes_what_a_dashboard_says(synth: Synth, alone: Path) -> None:

@@ -294,12 +294,12 @@ class TestLimits:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         monkeypatch.setenv("CDK_VALIDATION", "false")
-        monkeypatch.setattr(app, "MOST_BYTES", 20_000)
+        monkeypatch.setattr(app, "MOST_BYTES", 40_000)
         place = environment("dev-trn2-3xlarge")
 
         code = app.synthesized([(place, hosted(place))], inputs().catalogue, str(tmp_path), {})
 
-        told = [line for line in capsys.readouterr().err.splitlines() if "CloudFormation takes 20000" in line]
+        told = [line for line in capsys.readouterr().err.splitlines() if "CloudFormation takes 40000" in line]
         assert code == 2
         assert ["Observability" in line for line in told] == [True]
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tandem.commands.inputs import Selection, read
+from tandem.commands.inputs import read
+from tandem.commands.selection import Selection
 from tandem.commands.watching import scope
 from tandem.watch.alarms import alarms
 from tandem.watch.dashboards import dashboards

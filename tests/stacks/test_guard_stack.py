@@ -1,0 +1,456 @@
+"""Guard: what stops the fleet, with exact rights; who is told; and that nothing of a run changes it."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import zipfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, templates
+
+from stacks.budget import WITHOUT
+from stacks.guard import GuardStack
+from stacks.guard_functions import FUNCTIONS, LIMIT_S, ROOT, files, variables
+from tandem.fence import CALLS, Lease
+from tandem.ops.guarded import guarded
+from tandem.spec.environment import Block, Environment, Subscription
+from tandem.start import schedule
+from tandem.stop import PASS_MINUTES, Guarded
+from tandem.watch.guard_alarms import guard_alarms
+
+pytestmark = pytest.mark.cdk
+
+HOME = "post-us-east-2"
+ACCOUNT, REGION = "111122223333", "us-east-2"
+BUCKET = f"arn:aws:s3:::tandem-{HOME}-{ACCOUNT}"
+NODE_GROUP = f"arn:aws:eks:{REGION}:{ACCOUNT}:nodegroup/tandem-{HOME}/{HOME}-trn2/*"
+TLS_ONLY = {"Bool": {"aws:SecureTransport": "false"}}
+
+
+@pytest.fixture(scope="session")
+def stack(stacks: Templates) -> Template:
+    return stacks[f"{HOME}-Guard"]
+
+
+def alone(place: Environment, folder: Path) -> Template:
+    """Return the stack's template, and no other of the environment."""
+    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
+    stage = cdk.Stage(root, place.name, env=cdk.Environment(account=place.account, region=place.region))
+    GuardStack(stage, "Guard", environment=place)
+    root.synth()
+    return templates(folder)[f"{place.name}-Guard"]
+
+
+def function(stack: Template, what: str) -> Template:
+    (found,) = [
+        each for each in resources(stack, "AWS::Lambda::Function") if each["FunctionName"] == f"tandem-{HOME}-{what}"
+    ]
+    return found
+
+
+def logical(stack: Template, start: str, type_: str) -> str:
+    """Return the logical id of the one resource of a type whose id begins so."""
+    (found,) = [name for name, each in stack["Resources"].items() if each["Type"] == type_ and name.startswith(start)]
+    return found
+
+
+def rights(stack: Template, start: str) -> list[dict[str, Any]]:
+    """Return the statements of the role whose logical id begins so."""
+    (policy,) = stack["Resources"][logical(stack, start, "AWS::IAM::Role")]["Properties"]["Policies"]
+    found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
+    return found
+
+
+def allowed(statements: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Return action -> its statement; an action stands in one."""
+    found: dict[str, dict[str, Any]] = {}
+    for statement in statements:
+        for action in statement["Action"]:
+            assert action not in found or action.startswith("kms:")
+            found[action] = statement
+    return found
+
+
+class TestFunctions:
+    @pytest.mark.parametrize("what", FUNCTIONS)
+    def test_a_functions_asset_holds_what_its_list_says_and_nothing_else(self, assembly: Path, what: str) -> None:
+        template = next(iter((assembly / f"assembly-{HOME}").glob("*Guard*.template.json")))
+        key = function(json.loads(template.read_text()), what)["Code"]["S3Key"].removesuffix(".zip")
+        (folder,) = assembly.glob(f"**/asset.{key}")
+
+        found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+        assert found == {"handler.py", "tandem/__init__.py", "tandem/fence.py", "tandem/stop.py"}
+        for file in found:
+            source = ROOT / ("lambdas/" + what + "/handler.py" if file == "handler.py" else file)
+            assert (folder / file).read_bytes() == source.read_bytes()
+        assert len(files(what)) == len(found)  # type: ignore[arg-type]  # a parameter
+
+    @pytest.mark.parametrize("what", FUNCTIONS)
+    def test_the_packed_handler_loads_where_there_is_nothing_else(
+        self, assembly: Path, stack: Template, what: str, tmp_path: Path
+    ) -> None:
+        key = function(stack, what)["Code"]["S3Key"].removesuffix(".zip")
+        (folder,) = assembly.glob(f"**/asset.{key}")
+        packed = tmp_path / "code.zip"
+        with zipfile.ZipFile(packed, "w") as archive:
+            for path in folder.rglob("*.py"):
+                archive.write(path, path.relative_to(folder))
+        code = f"import sys; sys.path[:0] = [{str(packed)!r}]; import handler; print(handler.handler.__name__)"
+
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False,
+            env={"PYTHONPATH": ""},
+        )  # fmt: skip
+
+        assert (done.stdout, done.stderr) == ("handler\n", "")
+        assert function(stack, what)["Handler"] == "handler.handler"
+
+    @pytest.mark.parametrize("name", COMMITTED)
+    @pytest.mark.parametrize("what", FUNCTIONS)
+    def test_a_function_is_told_what_the_declared_file_says(self, stacks: Templates, name: str, what: str) -> None:
+        (found,) = [
+            each for each in resources(stacks[f"{name}-Guard"], "AWS::Lambda::Function")
+            if each["FunctionName"] == f"tandem-{name}-{what}"
+        ]  # fmt: skip
+
+        told = Guarded.from_variables(found["Environment"]["Variables"])
+        meant = guarded(environment(name))
+        assert (told.cluster, told.node_group, told.bucket) == (meant.cluster, meant.node_group, meant.bucket)
+        assert (told.topic_arn, told.namespace, told.capacity_kind) == (
+            meant.topic_arn, meant.namespace, meant.capacity_kind,
+        )  # fmt: skip
+        assert (told.max_hours, told.idle_minutes) == (meant.max_hours, meant.idle_minutes)
+
+    def test_no_function_is_told_of_a_reservation_or_of_a_blocks_hours(self) -> None:
+        starts = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
+        block = Block.model_construct(starts=starts, ends=starts + timedelta(days=1))
+        place = changed(environment(HOME), capacity={"reservation_id": "cr-0123456789abcdef0", "block": block})
+
+        assert guarded(place).block_ends == block.ends
+        assert variables(place) == variables(environment(HOME))
+
+    def test_a_pass_has_the_time_that_its_calls_may_take(self) -> None:
+        tries = CALLS.retries["total_max_attempts"]
+        longest_s = tries * (CALLS.connect_timeout + CALLS.read_timeout) + 3
+
+        assert 15 * longest_s <= LIMIT_S <= 900  # twelve calls, and a write that others come before
+
+    @pytest.mark.parametrize("what", FUNCTIONS)
+    def test_its_log_is_its_own_encrypted_and_forgotten(self, stack: Template, what: str) -> None:
+        name = logical(stack, what.capitalize(), "AWS::Logs::LogGroup")
+        group = stack["Resources"][name]["Properties"]
+        key = logical(stack, "Key", "AWS::KMS::Key")
+
+        assert function(stack, what)["LoggingConfig"] == {"LogGroup": {"Ref": name}}
+        assert (group["LogGroupName"], group["RetentionInDays"]) == (f"/aws/lambda/tandem-{HOME}-{what}", 90)
+        assert group["KmsKeyId"] == {"Fn::GetAtt": [key, "Arn"]}
+
+    @pytest.mark.parametrize("what", FUNCTIONS)
+    def test_no_function_stands_in_a_network_or_takes_concurrency_from_others(self, stack: Template, what: str) -> None:
+        assert {"VpcConfig", "ReservedConcurrentExecutions"} & function(stack, what).keys() == set()
+
+    def test_the_reaper_looks_every_pass_and_nobody_else_calls_it(self, stack: Template) -> None:
+        rule = one(stack, "AWS::Events::Rule")
+        (target,) = rule["Targets"]
+        reap = logical(stack, "ReapFunction", "AWS::Lambda::Function")
+        callers = [
+            each for each in resources(stack, "AWS::Lambda::Permission")
+            if each["FunctionName"] == {"Fn::GetAtt": [reap, "Arn"]}
+        ]  # fmt: skip
+
+        assert (rule["ScheduleExpression"], rule["State"]) == (f"rate({PASS_MINUTES} minutes)", "ENABLED")
+        assert target["Arn"] == {"Fn::GetAtt": [reap, "Arn"]}
+        rule_arn = {"Fn::GetAtt": [logical(stack, "EveryPassRule", "AWS::Events::Rule"), "Arn"]}
+        assert [(each["Principal"], each["SourceArn"]) for each in callers] == [("events.amazonaws.com", rule_arn)]
+
+    def test_a_stop_that_failed_on_every_try_is_kept_and_a_pass_is_not(self, stack: Template) -> None:
+        calls = {json.dumps(each["FunctionName"]): each for each in resources(stack, "AWS::Lambda::EventInvokeConfig")}
+        stop = calls[json.dumps({"Ref": logical(stack, "StopFunction", "AWS::Lambda::Function")})]
+        reap = calls[json.dumps({"Ref": logical(stack, "ReapFunction", "AWS::Lambda::Function")})]
+
+        queue = {"Fn::GetAtt": [logical(stack, "DeadLetters", "AWS::SQS::Queue"), "Arn"]}
+        assert stop["DestinationConfig"] == {"OnFailure": {"Destination": queue}}
+        assert (stop["MaximumRetryAttempts"], reap["MaximumRetryAttempts"]) == (2, 0)
+        assert "DestinationConfig" not in reap
+
+
+class TestRights:
+    """Action by action: what a role may is what tandem/stop.py calls."""
+
+    CALLED = frozenset({
+        "s3:GetObject", "s3:PutObject", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig", "ec2:DescribeInstances",
+        "ec2:TerminateInstances", "cloudwatch:PutMetricData", "sns:Publish",
+    })  # fmt: skip
+    # without a call of its own: a missing object is told from a forbidden one; the topic's key; the function's log
+    BESIDE = frozenset({
+        "s3:ListBucket", "kms:Decrypt", "kms:GenerateDataKey", "logs:CreateLogStream", "logs:PutLogEvents",
+    })  # fmt: skip
+
+    def test_the_functions_may_call_what_the_stop_calls_and_nothing_else(self, stack: Template) -> None:
+        assert set(allowed(rights(stack, "Reap"))) == self.CALLED | self.BESIDE
+        assert set(allowed(rights(stack, "Stop"))) == self.CALLED | self.BESIDE | {"sqs:SendMessage"}
+
+    def test_every_call_of_the_stop_is_among_them(self) -> None:
+        source = "".join((ROOT / "tandem" / file).read_text() for file in ("stop.py", "fence.py"))
+        made = {
+            f"{service}:{''.join(part.capitalize() for part in operation.split('_'))}"
+            for service in ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler")
+            for operation in _called(source, service)
+        }
+
+        assert made == self.CALLED
+
+    def test_a_function_sizes_this_node_group_alone(self, stack: Template) -> None:
+        for what in ("Stop", "Reap"):
+            found = allowed(rights(stack, what))
+            assert found["eks:UpdateNodegroupConfig"]["Resource"] == [NODE_GROUP]
+            assert found["eks:DescribeNodegroup"]["Resource"] == [NODE_GROUP]
+
+    def test_a_function_ends_instances_of_this_node_group_alone(self, stack: Template) -> None:
+        statement = allowed(rights(stack, "Reap"))["ec2:TerminateInstances"]
+
+        assert statement["Resource"] == [f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/*"]
+        assert statement["Condition"] == {"StringEquals": {
+            "aws:ResourceTag/eks:cluster-name": f"tandem-{HOME}", "aws:ResourceTag/eks:nodegroup-name": f"{HOME}-trn2",
+        }}  # fmt: skip
+
+    def test_a_function_writes_the_fence_and_no_lease(self, stack: Template) -> None:
+        found = allowed(rights(stack, "Reap"))
+
+        assert found["s3:PutObject"]["Resource"] == [f"{BUCKET}/stop.json"]
+        assert found["s3:GetObject"]["Resource"] == [
+            f"{BUCKET}/{key}" for key in ("stop.json", "lease.json", "runs/*/lease.json", "runs/*/heartbeat.json")
+        ]
+
+    def test_a_missing_fence_is_told_from_one_that_may_not_be_read(self, stack: Template) -> None:
+        statement = allowed(rights(stack, "Reap"))["s3:ListBucket"]
+
+        assert statement["Resource"] == [BUCKET]
+        assert "Condition" not in statement  # a prefix would be none of GetObject's, and the answer 403 again
+
+    def test_a_function_puts_metrics_of_this_environment_alone(self, stack: Template) -> None:
+        statement = allowed(rights(stack, "Reap"))["cloudwatch:PutMetricData"]
+
+        assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": f"Tandem/{HOME}"}}
+
+    def test_a_function_tells_people_and_cannot_start_another_stop(self, stack: Template) -> None:
+        people = {"Ref": logical(stack, "NoticesTopic", "AWS::SNS::Topic")}
+
+        assert allowed(rights(stack, "Reap"))["sns:Publish"]["Resource"] == [people]
+
+
+def _called(source: str, service: str) -> set[str]:
+    return set(re.findall(rf"clients\.{service}\.(\w+)\(", source))
+
+
+class TestOneShot:
+    def test_scheduler_alone_has_the_role_for_this_group_alone(self, stack: Template) -> None:
+        role = stack["Resources"][logical(stack, "OneShotRole", "AWS::IAM::Role")]["Properties"]
+        (trust,) = role["AssumeRolePolicyDocument"]["Statement"]
+
+        assert trust["Principal"] == {"Service": "scheduler.amazonaws.com"}
+        assert trust["Condition"] == {"StringEquals": {
+            "aws:SourceAccount": ACCOUNT,
+            "aws:SourceArn": f"arn:aws:scheduler:{REGION}:{ACCOUNT}:schedule-group/tandem-{HOME}",
+        }}  # fmt: skip
+
+    def test_the_role_sizes_this_node_group_and_says_that_it_could_not(self, stack: Template) -> None:
+        found = allowed(rights(stack, "OneShotRole"))
+        queue = {"Fn::GetAtt": [logical(stack, "DeadLetters", "AWS::SQS::Queue"), "Arn"]}
+
+        assert set(found) == {"eks:UpdateNodegroupConfig", "sqs:SendMessage", "kms:Decrypt", "kms:GenerateDataKey"}
+        assert found["eks:UpdateNodegroupConfig"]["Resource"] == [NODE_GROUP]
+        assert found["sqs:SendMessage"]["Resource"] == [queue]
+
+    def test_a_start_names_the_group_the_role_and_the_queue_that_are_made(self, stack: Template) -> None:
+        meant = guarded(environment(HOME))
+        now = datetime(2026, 12, 1, 8, tzinfo=UTC)
+        lease = Lease(run="r", who="w", experiment=None, node_label={}, created=now, deadline=now + timedelta(hours=1),
+                      beats=False, schedule="stop-r")  # fmt: skip
+
+        asked = schedule(meant, lease)
+
+        role = stack["Resources"][logical(stack, "OneShotRole", "AWS::IAM::Role")]["Properties"]["RoleName"]
+        assert asked["GroupName"] == one(stack, "AWS::Scheduler::ScheduleGroup")["Name"]
+        assert asked["Target"]["RoleArn"] == f"arn:aws:iam::{ACCOUNT}:role/{role}"
+        queue = one(stack, "AWS::SQS::Queue")["QueueName"]
+        assert asked["Target"]["DeadLetterConfig"] == {"Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue}"}
+
+    def test_the_queue_is_encrypted_and_speaks_tls_only(self, stack: Template) -> None:
+        queue = one(stack, "AWS::SQS::Queue")
+        (denied,) = one(stack, "AWS::SQS::QueuePolicy")["PolicyDocument"]["Statement"]
+
+        assert queue["KmsMasterKeyId"] == {"Fn::GetAtt": [logical(stack, "Key", "AWS::KMS::Key"), "Arn"]}
+        assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
+        assert (denied["Effect"], denied["Principal"], denied["Condition"]) == ("Deny", "*", TLS_ONLY)
+
+
+class TestNotices:
+    def statements(self, stack: Template, start: str) -> list[dict[str, Any]]:
+        topic = {"Ref": logical(stack, start, "AWS::SNS::Topic")}
+        (policy,) = [each for each in resources(stack, "AWS::SNS::TopicPolicy") if each["Topics"] == [topic]]
+        found: list[dict[str, Any]] = policy["PolicyDocument"]["Statement"]
+        return found
+
+    def test_alarms_of_this_environment_and_budgets_of_this_account_tell_people(self, stack: Template) -> None:
+        found = {each["Principal"]["Service"]: each for each in self.statements(stack, "Notices")
+                 if each["Effect"] == "Allow"}  # fmt: skip
+
+        assert set(found) == {"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}
+        assert found["cloudwatch.amazonaws.com"]["Condition"] == {
+            "StringEquals": {"aws:SourceAccount": ACCOUNT},
+            "ArnLike": {"aws:SourceArn": f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{HOME}-*"},
+        }
+        assert found["budgets.amazonaws.com"]["Condition"] == {
+            "StringEquals": {"aws:SourceAccount": ACCOUNT},
+            "ArnLike": {"aws:SourceArn": f"arn:aws:budgets::{ACCOUNT}:*"},
+        }
+
+    def test_budgets_alone_publish_to_the_topic_that_stops(self, stack: Template) -> None:
+        allow = [each for each in self.statements(stack, "StopTopic") if each["Effect"] == "Allow"]
+
+        assert [each["Principal"] for each in allow] == [{"Service": "budgets.amazonaws.com"}]
+
+    @pytest.mark.parametrize("topic", ["Notices", "StopTopic"])
+    def test_nothing_is_published_in_the_clear(self, stack: Template, topic: str) -> None:
+        (denied,) = [each for each in self.statements(stack, topic) if each["Effect"] == "Deny"]
+
+        assert (denied["Principal"], denied["Action"], denied["Condition"]) == ("*", ["sns:Publish"], TLS_ONLY)
+
+    def test_both_topics_lie_under_a_key_that_their_publishers_may_use(self, stack: Template) -> None:
+        key = {"Fn::GetAtt": [logical(stack, "Key", "AWS::KMS::Key"), "Arn"]}
+        users = {
+            each["Principal"].get("Service"): each["Action"]
+            for each in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+        }
+
+        assert [each["KmsMasterKeyId"] for each in resources(stack, "AWS::SNS::Topic")] == [key, key]
+        for service in ("cloudwatch.amazonaws.com", "budgets.amazonaws.com"):
+            assert users[service] == ["kms:Decrypt", "kms:GenerateDataKey"]
+
+    def test_logs_may_use_the_key_for_the_two_functions_only(self, stack: Template) -> None:
+        users = {
+            each["Principal"].get("Service"): each for each in one(stack, "AWS::KMS::Key")["KeyPolicy"]["Statement"]
+        }
+
+        groups = [f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:/aws/lambda/tandem-{HOME}-{what}" for what in FUNCTIONS]
+        assert users["logs.us-east-2.amazonaws.com"]["Condition"] == {
+            "ArnEquals": {"kms:EncryptionContext:aws:logs:arn": groups}
+        }
+
+    def test_the_stop_function_alone_hears_of_the_topic_that_stops(self, stack: Template) -> None:
+        stop = {"Fn::GetAtt": [logical(stack, "StopFunction", "AWS::Lambda::Function"), "Arn"]}
+        topic = {"Ref": logical(stack, "StopTopic", "AWS::SNS::Topic")}
+        (heard,) = resources(stack, "AWS::SNS::Subscription")
+        (caller,) = [each for each in resources(stack, "AWS::Lambda::Permission") if each["FunctionName"] == stop]
+
+        assert (heard["Protocol"], heard["Endpoint"], heard["TopicArn"]) == ("lambda", stop, topic)
+        assert (caller["Principal"], caller["SourceArn"]) == ("sns.amazonaws.com", topic)
+
+    def test_a_subscriber_keeps_its_resource_wherever_it_stands(self, tmp_path: Path) -> None:
+        mail = Subscription(protocol="email", endpoint="ops@example.com")
+        queue = Subscription(protocol="sqs", endpoint="arn:aws:sqs:us-east-2:111122223333:alarms")
+
+        def made(folder: str, *subscribers: Subscription) -> dict[str, Any]:
+            place = changed(environment(HOME), observability={"alarm_subscriptions": subscribers})
+            found = alone(place, tmp_path / folder)["Resources"]
+            heard = {name: each for name, each in found.items() if each["Type"] == "AWS::SNS::Subscription"}
+            return {name: each for name, each in heard.items() if each["Properties"]["Protocol"] != "lambda"}
+
+        both = made("both", mail, queue)
+        assert both == made("turned", queue, mail)
+        assert made("one", queue).items() <= both.items()
+        assert sorted((each["Properties"]["Protocol"], each["Properties"]["Endpoint"]) for each in both.values()) == [
+            ("email", "ops@example.com"), ("sqs", "arn:aws:sqs:us-east-2:111122223333:alarms"),
+        ]  # fmt: skip
+
+
+class TestBudget:
+    def test_what_is_spent_stops_and_what_is_forecast_tells_people(self, stack: Template) -> None:
+        told = {
+            each["Notification"]["NotificationType"]: each
+            for each in one(stack, "AWS::Budgets::Budget")["NotificationsWithSubscribers"]
+        }
+        stop, people = ({"Ref": logical(stack, name, "AWS::SNS::Topic")} for name in ("StopTopic", "Notices"))
+
+        assert [each["Address"] for each in told["ACTUAL"]["Subscribers"]] == [stop]
+        assert [each["Address"] for each in told["FORECASTED"]["Subscribers"]] == [people]
+        assert {
+            (each["Notification"]["Threshold"], each["Notification"]["ThresholdType"]) for each in told.values()
+        } == {(100, "PERCENTAGE")}
+
+    def test_it_is_the_guards_budget_of_this_environments_cost(self, stack: Template) -> None:
+        budget = one(stack, "AWS::Budgets::Budget")["Budget"]
+
+        assert budget["BudgetLimit"] == {"Amount": environment(HOME).guard.budget_usd, "Unit": "USD"}
+        assert (budget["TimeUnit"], budget["BudgetType"]) == ("MONTHLY", "COST")
+        assert budget["CostFilters"] == {"TagKeyValue": [f"user:tandem:environment${HOME}"]}
+
+    def test_without_tags_the_whole_accounts_cost_counts(self, tmp_path: Path) -> None:
+        template = alone(changed(environment(HOME), tags={}), tmp_path)
+
+        assert "CostFilters" not in one(template, "AWS::Budgets::Budget")["Budget"]
+
+    @pytest.mark.parametrize("kind", ["spot", "on-demand", "reservation", "capacity-block"])
+    def test_every_kind_of_capacity_has_the_same_budget(self, stack: Template, tmp_path: Path, kind: str) -> None:
+        """Another list of notifications would replace it under its own name, which CloudFormation cannot."""
+        template = alone(changed(environment(HOME), capacity={"kind": kind}), tmp_path)
+
+        assert (
+            one(template, "AWS::Budgets::Budget")["NotificationsWithSubscribers"]
+            == (one(stack, "AWS::Budgets::Budget")["NotificationsWithSubscribers"])
+        )
+
+    def test_a_region_without_budgets_has_none_and_all_else(self, stacks: Templates) -> None:
+        assert environment("dev-trn2-3xlarge").region in WITHOUT
+        assert resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Budgets::Budget") == []
+        assert len(resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Lambda::Function")) == 2
+
+    def test_the_regions_without_budgets_are_those_of_the_registry(self) -> None:
+        from cfnlint.helpers import REGIONS  # noqa: PLC0415  # seconds, as in test_policies.py
+        from cfnlint.schema._exceptions import ResourceNotFoundError  # noqa: PLC0415
+        from cfnlint.schema.manager import PROVIDER_SCHEMA_MANAGER  # noqa: PLC0415
+
+        def missing(region: str) -> bool:
+            try:
+                PROVIDER_SCHEMA_MANAGER.get_resource_schema(region, "AWS::Budgets::Budget")
+            except ResourceNotFoundError:
+                return True
+            return False
+
+        assert {region for region in REGIONS if missing(region)} == WITHOUT
+
+
+class TestAlarms:
+    @pytest.mark.parametrize("name", COMMITTED)
+    def test_every_alarm_of_the_guard_is_made(self, stacks: Templates, name: str) -> None:
+        made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Guard"], "AWS::CloudWatch::Alarm")}
+
+        found = guard_alarms(environment(name)).alarms
+        assert made.keys() == {alarm.name for alarm in found}
+        for alarm in found:
+            said = made[alarm.name]
+            assert (said["Threshold"], said["TreatMissingData"]) == (alarm.threshold, alarm.missing)
+            assert (said["EvaluationPeriods"], said["DatapointsToAlarm"]) == (alarm.periods, alarm.datapoints)
+
+    def test_a_silent_reaper_is_an_alarm(self, stack: Template) -> None:
+        (silent,) = [
+            each for each in resources(stack, "AWS::CloudWatch::Alarm") if "-guard-silent" in each["AlarmName"]
+        ]
+
+        assert (silent["MetricName"], silent["TreatMissingData"]) == ("instances_alive", "breaching")
+        assert silent["EvaluationPeriods"] * silent["Period"] == 15 * 60
+
+    def test_every_composite_tells_people_and_nothing_mutes_it(self, stack: Template) -> None:
+        topic = {"Ref": logical(stack, "Notices", "AWS::SNS::Topic")}
+
+        for each in resources(stack, "AWS::CloudWatch::CompositeAlarm"):
+            assert (each["AlarmActions"], each["OKActions"]) == ([topic], [topic])
+            assert [key for key in each if key.startswith("ActionsSuppressor")] == []
