@@ -1,0 +1,159 @@
+"""Guard's template at the local AWS endpoint: its functions, called through Lambda, stop a fleet that EC2 lists."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import aws_cdk as cdk
+import pytest
+from assemblies import changed, environment, templates
+
+from stacks.guard import GuardStack
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.fleet import Fleet
+
+pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-deployed")]
+
+ACCOUNT, REGION = "333344445555", "us-east-2"
+PLACE = changed(
+    environment("post-us-east-2"), name="guarded", account=ACCOUNT,
+    capacity={"kind": "on-demand", "reservation_id": None, "block": None},
+)  # fmt: skip
+WAIT_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    folder = tmp_path_factory.mktemp("guarded")
+    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
+    stage = cdk.Stage(root, PLACE.name, env=cdk.Environment(account=ACCOUNT, region=REGION))
+    GuardStack(stage, "Guard", environment=PLACE)
+    root.synth()
+    return templates(folder)[f"{PLACE.name}-Guard"], folder
+
+
+@pytest.fixture(scope="module")
+def deployed(template: tuple[dict[str, Any], Path]) -> Iterator[Deployed]:
+    with Endpoint(account=ACCOUNT, region=REGION, say=lambda _: None) as endpoint:
+        endpoint.fleet(Fleet(start_delay_s=0.1, stop_delay_s=0.1))
+        made = Deployed(endpoint, PLACE)
+        made.deploy(*template)
+        yield made
+
+
+class Deployed:
+    """The stack, a cluster with a node group beside it, and what EC2 lists."""
+
+    def __init__(self, endpoint: Endpoint, place: Environment) -> None:
+        self.endpoint, self.place = endpoint, place
+        self.eks, self.s3, self.lambda_ = (endpoint.client(name) for name in ("eks", "s3", "lambda"))
+
+    def deploy(self, template: dict[str, Any], folder: Path) -> None:
+        here = {"LocationConstraint": REGION}
+        self.s3.create_bucket(Bucket=names.bucket(self.place), CreateBucketConfiguration=here)
+        self.s3.create_bucket(Bucket="assets", CreateBucketConfiguration=here)
+        for found in template["Resources"].values():
+            if found["Type"] == "AWS::Lambda::Function":
+                key = found["Properties"]["Code"]["S3Key"]
+                (asset,) = folder.glob(f"**/asset.{key.removesuffix('.zip')}")
+                self.s3.put_object(Bucket="assets", Key=key, Body=zipped(asset))
+                found["Properties"]["Code"]["S3Bucket"] = "assets"
+        plain = {name: template[name] for name in ("Resources",)}
+        cloudformation = self.endpoint.client("cloudformation")
+        cloudformation.create_stack(
+            StackName="guarded-Guard", TemplateBody=json.dumps(plain), Capabilities=["CAPABILITY_NAMED_IAM"]
+        )
+        cloudformation.get_waiter("stack_create_complete").wait(
+            StackName="guarded-Guard", WaiterConfig={"Delay": 1, "MaxAttempts": 60}
+        )
+        nodes = f"arn:aws:iam::{ACCOUNT}:role/nodes"
+        self.eks.create_cluster(name=names.cluster(self.place), roleArn=nodes, resourcesVpcConfig={})
+        self.eks.create_nodegroup(
+            clusterName=names.cluster(self.place), nodegroupName=names.node_group(self.place), subnets=["subnet-1"],
+            nodeRole=nodes, scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
+            tags=names.tags(self.place),
+        )  # fmt: skip
+
+    def instances(self) -> list[str]:
+        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group(self.place)]}]
+        listed = self.endpoint.client("ec2").describe_instances(Filters=wanted)["Reservations"]
+        found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
+        return sorted(state for state in found if state != "terminated")
+
+    def until(self, wanted: list[str]) -> list[str]:
+        end = time.monotonic() + WAIT_S
+        while (found := self.instances()) != wanted and time.monotonic() < end:
+            time.sleep(0.05)
+        return found
+
+    def raised(self) -> None:
+        self.eks.update_nodegroup_config(
+            clusterName=names.cluster(self.place), nodegroupName=names.node_group(self.place),
+            scalingConfig={"minSize": 0, "desiredSize": 2},
+        )  # fmt: skip
+        assert self.until(["running"] * 2) == ["running"] * 2
+
+    def call(self, what: Any, event: dict[str, Any]) -> dict[str, Any]:
+        answer = self.lambda_.invoke(
+            FunctionName=names.guard_function(self.place, what), Payload=json.dumps(event).encode()
+        )
+        said: dict[str, Any] = json.loads(answer["Payload"].read())
+        assert "FunctionError" not in answer, said
+        return said
+
+    def fence(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(
+            self.s3.get_object(Bucket=names.bucket(self.place), Key="stop.json")["Body"].read()
+        )
+        return found
+
+
+def zipped(folder: Path) -> bytes:
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path in sorted(folder.rglob("*.py")):
+            archive.write(path, path.relative_to(folder))
+    return packed.getvalue()
+
+
+def test_the_stop_function_fences_and_ends_every_instance_and_the_reaper_says_that_they_are_gone(
+    deployed: Deployed,
+) -> None:
+    deployed.raised()
+
+    deployed.call("stop", {"who": "anna", "why": "enough"})
+
+    assert deployed.until([]) == []
+    assert (deployed.fence()["who"], deployed.fence()["why"]) == ("anna", "enough")
+    deployed.call("reap", {})
+    assert deployed.fence()["state"] == "stopped"
+
+
+def test_a_message_on_the_budgets_topic_stops_the_fleet_with_nobody_else_about(deployed: Deployed) -> None:
+    deployed.s3.delete_object(Bucket=names.bucket(PLACE), Key="stop.json")
+    deployed.raised()
+
+    deployed.endpoint.client("sns").publish(
+        TopicArn=f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.stop_topic(PLACE)}", Subject="AWS Budgets: tandem-guarded",
+        Message="the budget is exceeded",
+    )  # fmt: skip
+
+    assert deployed.until([]) == []
+    assert deployed.fence()["who"] == "budget"
+
+
+def test_the_reaper_alone_ends_what_was_raised_behind_a_fence(deployed: Deployed) -> None:
+    """Whoever fenced it is gone, and nobody else acts."""
+    deployed.raised()
+
+    deployed.call("reap", {})
+
+    assert deployed.until([]) == []
