@@ -18,8 +18,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import _node  # noqa: F401  # before anything imports jsii
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
 from tandem.commands.outcome import Exit, counted, print_faults
+from tandem.commands.selection import Selection
 from tandem.commands.watching import scope
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment

@@ -91,7 +91,8 @@ def rendering(runs: int, folder: Path) -> list[tuple[str, float, str]]:
     """Measure rendering 10 environments after imports."""
     import _node  # noqa: F401, PLC0415
     from charts import tree  # noqa: PLC0415
-    from tandem.commands.inputs import Selection, legal  # noqa: PLC0415
+    from tandem.commands.inputs import legal  # noqa: PLC0415
+    from tandem.commands.selection import Selection  # noqa: PLC0415
 
     environments, experiments = copies(10, folder / "render")
 

@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 from tandem.artifacts.explain import Side, key_name, lines, plain, resolve, stored_sides
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
 from tandem.commands import artifacts_report as report
-from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
 from tandem.commands.recompile import MANIFESTS, manifests
 from tandem.commands.scene import Scene, scene
+from tandem.commands.selection import Selection
 from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.variant_key import artifact_key

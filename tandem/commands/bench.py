@@ -19,11 +19,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tandem.commands.bench_flags import add_flags
-from tandem.commands.inputs import Selection
+from tandem.commands.bench_flags import add_flags, add_publish_flags
 from tandem.commands.outcome import Exit, print_json
-from tandem.commands.publish import add_flags as publish_flags
-from tandem.commands.publish import publish, publishing
+from tandem.commands.selection import Selection
 
 if TYPE_CHECKING:
     from tandem.bench.fault import BenchError
@@ -53,7 +51,7 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
         "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
     )
     does = "send a run's figures to CloudWatch and its records to S3, as far as they are not there"
-    publish_flags(verbs.add_parser("publish", help=does, description=does, epilog=parser.epilog, parents=[shared]))
+    add_publish_flags(verbs.add_parser("publish", help=does, description=does, epilog=parser.epilog, parents=[shared]))
 
 
 def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
@@ -73,6 +71,8 @@ def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
         if options.verb == "truth":
             return _truth(options.folder, options.log, chosen)
         if options.verb == "publish":
+            from tandem.commands.publish import publish  # noqa: PLC0415 - the rules of an environment
+
             return publish(chosen, options)
         return _report(options.folder, chosen) if options.verb == "report" else _run(chosen, options)
     except BenchError as fault:
@@ -109,6 +109,7 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
     import uvloop  # noqa: PLC0415 - this verb alone needs an event loop
 
     from tandem.bench.run import Run  # noqa: PLC0415 - aiohttp, numpy
+    from tandem.commands.publish import publishing  # noqa: PLC0415 - the rules of an environment
 
     settings = _settings(chosen, options)
     folder = options.resume or options.out

@@ -13,7 +13,8 @@ from typing import Literal
 
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Arm, Speculation
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
+from tandem.commands.selection import Selection
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment

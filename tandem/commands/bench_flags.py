@@ -1,4 +1,4 @@
-"""The flags of `tandem bench run`, each refused with what is allowed.
+"""The flags of `tandem bench run` and `publish`, each refused with what is allowed.
 
 Invariant: nothing of the bench is loaded here, so that every other command starts as quickly as before.
 """
@@ -20,13 +20,20 @@ MOST_CONCURRENCY, MOST_COUNT, MOST_SEED = 4096, 1_000_000, 2**63 - 1
 
 
 def add_flags(run: argparse.ArgumentParser) -> None:
-    """Declare every flag of the verb."""
+    """Declare every flag of `tandem bench run`."""
     _arms(run)
     _asked(run)
     _schedule(run)
     out = run.add_argument_group("output").add_mutually_exclusive_group(required=True)
     out.add_argument("--out", type=Path, metavar="DIR", help="a new folder for the run")
     out.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR; other flags as before")
+
+
+def add_publish_flags(publish: argparse.ArgumentParser) -> None:
+    """Declare what `tandem bench publish` takes."""
+    publish.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
+    publish.add_argument("--env", required=True, metavar="NAME", help="the environment to whose account it goes")
+    publish.add_argument("--experiment", metavar="NAME", help="which of its experiments was measured")
 
 
 def _arms(run: argparse.ArgumentParser) -> None:

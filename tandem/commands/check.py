@@ -5,12 +5,23 @@ It says too what watching each environment costs, and refuses one that costs mor
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
 from tandem.commands import recompile, recompile_report, watching
-from tandem.commands.inputs import Inputs, Selection, read
+from tandem.commands.inputs import Inputs, read
 from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
+from tandem.commands.selection import Selection, add_names
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_names(parser)
+    parser.add_argument(
+        "--against", type=Path, metavar="PATH",
+        help="what artifact keys are compared with: an experiment file, a folder of them, rendered manifests (default)",
+    )  # fmt: skip
 
 
 def check(chosen: Selection, against: Path | None = None) -> Exit:

@@ -14,9 +14,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
 from tandem.commands.measured import dimensions, measured_experiment
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.selection import Selection
 from tandem.metrics import BENCH
 from tandem.spec import names
 from tandem.spec.environment import Environment

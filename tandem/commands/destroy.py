@@ -15,8 +15,8 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, counted, print_json
+from tandem.commands.selection import Selection
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
 from tandem.spec.load import load

@@ -15,8 +15,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.selection import Selection
 from tandem.spec.environment import Environment
 
 if TYPE_CHECKING:

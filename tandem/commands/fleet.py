@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.selection import Selection
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
 from tandem.spec.load import load

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 from dataclasses import asdict, replace
 
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
 from tandem.commands.outcome import Exit, counted, print_json
+from tandem.commands.selection import Selection, add_names
 from tandem.spec.catalogue import DATA
 from tandem.spec.images import image_uses
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_names(parser)
+    parser.add_argument("--resolve", action="store_true", help="online: ask the registries and write the digests")
 
 
 def images(chosen: Selection, *, resolve: bool) -> Exit:

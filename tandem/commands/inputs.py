@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tandem.commands import watching
+from tandem.commands.selection import Selection
 from tandem.rules import judge
 from tandem.spec.catalogue import Catalogue, catalogue
 from tandem.spec.environment import Environment
@@ -14,24 +14,6 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.load import Workspace, load
 from tandem.watch.cost import Cost
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Selection:
-    """What the user chose, the same for every command.
-
-    Args:
-        environments, experiments: folders of declared files.
-        names: environments; empty for all.
-        strict: refuse what is only warned of.
-        as_json: print one JSON document instead of lines.
-    """
-
-    environments: Path
-    experiments: Path
-    names: tuple[str, ...] = ()
-    strict: bool = False
-    as_json: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,9 +20,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
 from tandem.commands.measured import Ran, dimensions, measured_experiment
 from tandem.commands.outcome import Exit, counted, print_json
+from tandem.commands.selection import Selection
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -43,13 +44,6 @@ class Target:
 
     environment: Environment
     experiment: Experiment
-
-
-def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Declare what `tandem bench publish` takes."""
-    parser.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
-    parser.add_argument("--env", required=True, metavar="NAME", help="the environment to whose account it goes")
-    parser.add_argument("--experiment", metavar="NAME", help="which of its experiments was measured")
 
 
 def publish(chosen: Selection, options: argparse.Namespace) -> Exit:

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
 from tandem.commands.outcome import Exit, counted, print_json, verdict
+from tandem.commands.selection import Selection, add_names
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_names(parser)
+    parser.add_argument("--out", type=Path, default=Path("manifests"), metavar="DIR", help="folder to write below")
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 when a file is stale")
 
 
 def render(chosen: Selection, out: Path, *, check: bool) -> Exit:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tandem.artifacts.needs import Need, needs, together
-from tandem.commands.inputs import Inputs, Selection, legal, read
+from tandem.commands.inputs import Inputs, legal, read
+from tandem.commands.selection import Selection
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment

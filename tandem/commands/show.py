@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Iterator, Mapping
 
-from tandem.commands.inputs import Inputs, Selection, legal
+from tandem.commands.inputs import Inputs, legal
 from tandem.commands.outcome import Exit, print_json, verdict
+from tandem.commands.selection import Selection, add_names
 from tandem.spec import names
 from tandem.spec.built_image import BUILT
 from tandem.spec.catalogue import Catalogue
@@ -13,6 +15,11 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import Fault
 from tandem.spec.variant_key import artifact_key
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    add_names(parser)
 
 
 def show(chosen: Selection) -> Exit:

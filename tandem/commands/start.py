@@ -14,8 +14,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tandem.commands import fleet
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.selection import Selection
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment

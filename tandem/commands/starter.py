@@ -5,16 +5,22 @@ Invariant: what is written passes `tandem check` with warnings only, and overwri
 
 from __future__ import annotations
 
+import argparse
 import re
 from importlib.resources import files
 from pathlib import Path
 
-from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.selection import Selection
 from tandem.rules.naming import TAKEN_NAMES
 from tandem.spec.faults import Fault, SpecError
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")  # short enough for every name made from it
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.add_argument("name", metavar="NAME", help="name of the environment and the experiment")
 
 
 def new(name: str, chosen: Selection) -> Exit:

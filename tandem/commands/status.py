@@ -8,8 +8,8 @@ from __future__ import annotations
 import argparse
 
 from tandem.commands import fleet
-from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.selection import Selection
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:

@@ -10,8 +10,8 @@ import sys
 from typing import TYPE_CHECKING
 
 from tandem.commands import fleet
-from tandem.commands.inputs import Selection
 from tandem.commands.outcome import Exit, counted, print_json
+from tandem.commands.selection import Selection
 from tandem.spec.environment import Environment
 
 if TYPE_CHECKING:

@@ -19,8 +19,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tandem.commands.inputs import Selection, read
+from tandem.commands.inputs import read
 from tandem.commands.outcome import Exit, print_json
+from tandem.commands.selection import Selection
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault, SpecError
 

@@ -10,8 +10,8 @@ from stored_sets import put_set
 
 from tandem.artifacts.needs import Need
 from tandem.artifacts.store import Store
-from tandem.commands.inputs import Selection
 from tandem.commands.scene import scene
+from tandem.commands.selection import Selection
 
 ENV = "post-us-east-2"
 PRICE = ", usd_per_gb_month: 0.025, usd_per_gb_month_date: 2026-11-20"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.commands.bench_arms import measured
-from tandem.commands.inputs import Selection
+from tandem.commands.selection import Selection
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 

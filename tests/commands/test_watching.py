@@ -10,7 +10,8 @@ import pytest
 
 from tandem.bench.suites.suite import load as suite
 from tandem.cli import main
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
+from tandem.commands.selection import Selection
 from tandem.commands.watching import scope, too_many_alarms
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment

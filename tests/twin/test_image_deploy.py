@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 import app
-from tandem.commands.inputs import Selection, legal
+from tandem.commands.inputs import legal
+from tandem.commands.selection import Selection
 from tandem.spec import names
 from tandem.spec.built_image import LLMPERF, TOOLS
 from tandem.spec.environment import Environment
