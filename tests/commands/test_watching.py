@@ -85,7 +85,7 @@ def test_check_marks_prices_that_nobody_verified(specs: Path, capsys: pytest.Cap
 
     lines = capsys.readouterr().out.splitlines()
     (bench,) = [line for line in lines if "metrics of the bench" in line]
-    (key,) = [line for line in lines if "key of logs" in line]
+    (key,) = [line for line in lines if "keys of logs" in line]
     assert ("?" in bench, "?" in key) == (True, False)
     assert any("price not verified" in line for line in lines)
 
