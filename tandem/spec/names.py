@@ -128,11 +128,6 @@ def function_log_group(environment: Environment, what: Literal["stop", "reap"]) 
     return f"/aws/lambda/{guard_function(environment, what)}"
 
 
-def operator_policy(environment: Environment, kind: str) -> str:
-    """Return the name of the IAM policy of one kind of people, or of the pipeline."""
-    return f"tandem-{environment.name}-{kind}"
-
-
 def container_log_group(environment: Environment, kind: str) -> str:
     """Return the log group of one of the CONTAINER_LOG_KINDS, named as Container Insights names it."""
     return f"/aws/containerinsights/{cluster(environment)}/{kind}"
