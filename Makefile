@@ -67,7 +67,8 @@ test: setup ## style, types and every test
 	wait $$types; types=$$?; cat build/mypy.log; exit $$((tests ? tests : types))
 
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
-	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider proofs
+	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' proofs
+	$(BIN)/pytest -n 2 --dist loadgroup -m proof tests
 
 lint: setup ## style, format and types
 	$(BIN)/ruff check

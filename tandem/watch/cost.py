@@ -140,8 +140,7 @@ def _parts(scope: Scope, prices: WatchPrices, hours: float) -> Iterator[Part]:
     keys = 1 + scope.environment.observability.container_insights
     yield _part(
         prices, "keys of logs and alarms", "key_month", keys,
-        f"{keys}: the guard's{', and that of the containers' * (keys > 1)}; as much again after each of the first two "
-        "rotations",
+        f"{keys}: the guard's{', the containers' * (keys > 1)}; again as much after each of two rotations",
     )  # fmt: skip
 
 

@@ -19,6 +19,7 @@ from tandem.watch.series import MINUTE_S, StatisticError
 from tandem.watch.widget import Expression
 
 MOST_CHARACTERS = 2048  # GetMetricData, MetricDataQuery.Expression
+MOST_LEVELS = 200  # of forms one in the other: far below where Python's own stack ends, far above what is drawn
 _QUOTED = re.compile(r"'([^']*)'")
 Value = float | Drawn | tuple[Drawn, ...]
 _ARITHMETIC: dict[type[ast.operator], Binary] = {
@@ -94,12 +95,14 @@ class Formula:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", SyntaxWarning)  # what Python thinks of the style is nobody's concern
                 tree = ast.parse(text, mode="eval").body
+            if _depth(tree) > MOST_LEVELS:
+                raise self._fault("it is nested too deeply")
             return self._value(tree)
         except ExpressionError:
             raise
         except (SyntaxError, ValueError) as error:
             raise self._fault(f"it cannot be read as an expression ({error})") from error
-        except (RecursionError, MemoryError) as error:
+        except (RecursionError, MemoryError) as error:  # of the parser's own, which has no limit to set
             raise self._fault("it is nested too deeply") from error
 
     def _fault(self, problem: str, node: ast.expr | None = None) -> ExpressionError:
@@ -215,3 +218,11 @@ class Formula:
             return self._names.search(query, statistic)
         except (SearchError, StatisticError) as error:
             raise self._fault(str(error), call) from error
+
+
+def _depth(tree: ast.expr) -> int:
+    """Return how many levels a tree has, without going down them one in the other."""
+    depth, level = 0, list[ast.AST]([tree])
+    while level:
+        depth, level = depth + 1, [child for node in level for child in ast.iter_child_nodes(node)]
+    return depth

@@ -133,7 +133,7 @@ def test_what_the_machine_and_the_log_send_is_absent_and_named(data: dict) -> No
     ]
 
     assert {publisher for widget in absent for publisher in widget["publishers"]} == {
-        "container-insights", "vllm-scrape", "log-filter",
+        "container-insights", "vllm-scrape", "log-filter", "guard",
     }  # fmt: skip
 
 
