@@ -139,8 +139,8 @@ def _parts(scope: Scope, prices: WatchPrices, hours: float) -> Iterator[Part]:
     )  # fmt: skip
     keys = 1 + scope.environment.observability.container_insights
     yield _part(
-        prices, "keys of logs, alarms", "key_month", keys,
-        f"{keys}: the guard's{', the containers' * (keys > 1)}; as much again after each of two rotations",
+        prices, "keys of logs and alarms", "key_month", keys,
+        f"{keys}; as much again after each of the first two rotations",
     )  # fmt: skip
 
 
