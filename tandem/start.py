@@ -231,7 +231,8 @@ class _Start:
         with _foreseen("asking EKS", guarded.group, "try again; nothing was raised"):
             group = self._describe()
         limit = group.get("scalingConfig", {}).get("maxSize", 0)
-        if group.get("status") != "ACTIVE" or limit < self.asked.nodes:
+        # DEGRADED is what a group stays after a lack of capacity, until it grows (aws/containers-roadmap#2326)
+        if group.get("status") not in {"ACTIVE", "DEGRADED"} or limit < self.asked.nodes:
             raise RefusedError(
                 f"{group.get('status')}, at most {limit} nodes; {self.asked.nodes} are asked for", where=guarded.group,
                 change="wait until it is ACTIVE, and ask for no more than capacity.nodes",
@@ -361,8 +362,8 @@ class _Start:
 def schedule(guarded: Guarded, lease: Lease) -> dict[str, Any]:
     """Return the one-shot stop of a lease, as CreateSchedule takes it.
 
-    The names in `Input` begin with a capital as in the CDK's own example of a universal target; with EKS nobody has
-    seen it fire in an account yet: unverified until `tandem doctor --prove-stop` has.
+    The names in `Input` begin with a capital as in the CDK's own example of a universal target. Unverified: nobody has
+    seen one fire with EKS in an account yet.
     """
     at = lease.deadline.astimezone(UTC)
     payload = {

@@ -186,11 +186,19 @@ def test_a_node_group_of_another_is_refused_and_not_touched(world, start):
     assert world.calls["eks.update_nodegroup_config"] == 0
 
 
-@pytest.mark.parametrize("status", ["CREATING", "UPDATING", "DEGRADED", "DELETING"])
+@pytest.mark.parametrize("status", ["CREATING", "UPDATING", "CREATE_FAILED", "DELETING"])
 def test_a_node_group_that_is_not_active_is_refused(world, start, status):
     world.group["status"] = status
 
     refusal(start, status)
+
+
+def test_a_node_group_that_lacked_capacity_before_may_be_raised_again(world, start):
+    world.group["status"] = "DEGRADED"
+
+    start(nodes=2)
+
+    assert size(world) == 2
 
 
 def test_a_fleet_that_somebody_raised_is_refused(world, start):
