@@ -15,7 +15,7 @@ from tandem.stop import FENCE_KEY, POINTER_KEY, lease_key
 from tandem.twin.faults.proxy import FaultProxy
 from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 POST = ("--experiment", "post")
 YES = ("--hours", "2", "--yes")
 

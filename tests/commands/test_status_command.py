@@ -16,7 +16,7 @@ from tandem.twin.aws import fleet as knobs
 from tandem.twin.faults.proxy import FaultProxy
 from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 INPUT = '{"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}'
 NOW = datetime.now(UTC)
 

@@ -16,7 +16,7 @@ from tandem.twin.aws import fleet as knobs
 from tandem.twin.faults.proxy import FaultProxy
 from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
-pytestmark = pytest.mark.endpoint
+pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 QUICK = knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05)
 LASTING = knobs.Fleet(start_delay_s=0.05, keeps_surplus=True, stop_delay_s=0.05)  # EKS takes 0 and ends nobody
 

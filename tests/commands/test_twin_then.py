@@ -55,6 +55,7 @@ def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capf
     assert {row["arm"] for row in found["rows"] if row["class_"] == "all"} == {"qwen-vllm", "qwen-sd-vllm"}
 
 
+@pytest.mark.proof
 def test_a_log_of_another_server_leaves_nothing_to_compare(then, tmp_path, capfd) -> None:
     log, run = tmp_path / "other.jsonl", tmp_path / "run"
     log.write_text('{"request_id": "other", "accepted_s": 1.0, "bursts": [[2.0, 1]]}\n')

@@ -28,7 +28,7 @@ from tandem.twin.aws.fleet import Fleet
 from tandem.twin.faults.proxy import FaultProxy
 from tandem.twin.faults.rules import INTERNAL_ERROR, THROTTLING, Drop, Rule
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint")]
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("guard-endpoint"), pytest.mark.proof]
 
 ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "222233334444"
@@ -224,7 +224,6 @@ def test_the_reaper_alone_ends_what_somebody_raised(scene):
 # machines that do not go
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("knob", ["keeps_surplus", "ignores_request", "refuses_update"])
 def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     knobs = replace(QUICK, **{knob: True})
@@ -242,7 +241,6 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
     assert scene.until([]) == []
 
 
-@pytest.mark.proof
 def test_slow_machines_are_followed_to_their_end(scene):
     scene.raised()
     slow = replace(QUICK, slow_factor=6000)
@@ -257,7 +255,6 @@ def test_slow_machines_are_followed_to_their_end(scene):
     assert (scene.states(), scene.object(FENCE_KEY)["state"]) == ([], "stopped")
 
 
-@pytest.mark.proof
 def test_half_a_fleet_is_stopped_whole(scene):
     scene.endpoint.fleet(replace(QUICK, half=True))
     scene.start(nodes=2)
@@ -281,7 +278,6 @@ def test_what_fails_once_is_tried_again_within_the_pass(scene, proxy):
     assert sum(one.fault is not None for one in proxy.log) >= len(CALLS)
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("operation", CALLS)
 def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(scene, proxy, impatient, operation):
     scene.raised()
@@ -310,7 +306,6 @@ def test_s3_out_of_reach_does_not_keep_the_fleet_up(scene, proxy, impatient):
     assert scene.object(FENCE_KEY)["state"] == "stopped"
 
 
-@pytest.mark.proof
 @pytest.mark.parametrize("operation", ["CreateSchedule", "GetSchedule", "ListSchedules"])
 def test_a_start_that_cannot_arm_raises_nothing(scene, proxy, impatient, operation):
     scene.clients = impatient

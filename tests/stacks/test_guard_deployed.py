@@ -20,7 +20,7 @@ from tandem.spec.environment import Environment
 from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.fleet import Fleet
 
-pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-deployed")]
+pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-deployed"), pytest.mark.proof]
 
 ACCOUNT, REGION = "333344445555", "us-east-2"
 PLACE = changed(

@@ -16,7 +16,7 @@ from twin_resources import cluster, launch_template, nodegroup, subnet
 from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.fleet import Fleet
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint"), pytest.mark.proof]
 
 QUICK = Fleet(start_delay_s=0.1, stop_delay_s=0.1)
 FROZEN = Fleet(start_delay_s=3600, stop_delay_s=3600)

@@ -15,7 +15,7 @@ from twin_looking import client, until
 from tandem.twin.aws.fleet import Fleet
 from tandem.twin.aws.principal import under
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint"), pytest.mark.proof]
 
 ACCOUNT = "222233334444"
 TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"

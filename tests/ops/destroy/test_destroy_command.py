@@ -15,6 +15,8 @@ from tandem.ops.fault import DeniedError
 from tandem.ops.leftovers import SEARCHES
 from tandem.spec import names
 
+pytestmark = pytest.mark.proof
+
 
 @pytest.fixture
 def run(endpoint, capsys, monkeypatch, tmp_path):
@@ -52,7 +54,6 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
     assert f"bucket {names.bucket(one.environment)}: stays" in done.out
 
 
-@pytest.mark.proof
 def test_every_line_of_progress_has_its_time(small, run):
     one = small().deploy(("Artifacts", "Network"))
 
@@ -63,7 +64,6 @@ def test_every_line_of_progress_has_its_time(small, run):
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in progress)
 
 
-@pytest.mark.proof
 def test_the_name_may_be_typed(small, run):
     one = small().deploy(("Artifacts", "Network"))
 
@@ -105,7 +105,6 @@ def test_never_deployed_is_told_asks_for_nothing_and_is_no_fault(small, run):
     assert "nothing left but:\n  nothing\n" in done.out
 
 
-@pytest.mark.proof
 def test_already_destroyed_ends_with_the_same_list(small, run):
     one = small().deploy()
     first = run(one, "--yes-i-mean", one.name)
@@ -115,7 +114,6 @@ def test_already_destroyed_ends_with_the_same_list(small, run):
     assert (second.code, second.out) == (0, first.out)
 
 
-@pytest.mark.proof
 def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
     one = small()
     one.client("ecr").create_repository(repositoryName=f"tandem-{one.name}-tools")
@@ -126,7 +124,6 @@ def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
     assert re.search(r"ECR repository tandem-\S+: ORPHAN; aws ecr delete-repository", done.out)
 
 
-@pytest.mark.proof
 def test_a_document_has_all_of_it(small, run):
     one = small().deploy()
 
@@ -199,7 +196,6 @@ def test_an_environment_that_nobody_declared_is_refused(small, run):
     assert "no such file" in done.err
 
 
-@pytest.mark.proof
 def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(small, run):
     def old(document):
         document["cluster"]["kubernetes"] = "1.20"
@@ -209,7 +205,6 @@ def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(smal
     assert run(one, "--yes-i-mean", one.name).code == 0
 
 
-@pytest.mark.proof
 def test_a_kind_that_could_not_be_searched_is_never_taken_for_nothing(small, run, monkeypatch):
     def denied(_account, _owned):
         raise DeniedError("ListKeys is denied", where="KMS keys", change="allow kms:ListKeys to this identity")

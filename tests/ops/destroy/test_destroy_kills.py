@@ -10,6 +10,8 @@ from torn import Torn
 
 from tandem.twin.aws.endpoint import Endpoint
 
+pytestmark = pytest.mark.proof
+
 SEED = 7
 KILLS = 2
 

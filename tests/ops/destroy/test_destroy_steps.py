@@ -19,6 +19,8 @@ from tandem.ops.fault import DeniedError, OpsError, RefusedError
 from tandem.ops.leftovers import leftovers
 from tandem.spec import names
 
+pytestmark = pytest.mark.proof
+
 
 def taken_down(one, **how):
     destroy(one.account(**how), QUICK, one.said.append)

@@ -18,6 +18,8 @@ from tandem.spec.environment import Access, Bootstrap, Hub, Observability, Subsc
 from tandem.spec.load import load
 from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
+pytestmark = pytest.mark.proof
+
 ROOT = Path(__file__).resolve().parents[3]
 SIGNING = {"servicequotas": "service-quotas"}
 READS = re.compile(r"(Describe|Get|Head|List)[A-Z]")
