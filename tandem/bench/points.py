@@ -29,9 +29,10 @@ from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS
 from tandem.bench.manifest import Manifest
 from tandem.bench.quantiles import Values
+from tandem.bench.reading import Part
 from tandem.bench.record import bad_line, is_torn
 from tandem.bench.summary import check_limits
-from tandem.bench.tally import Load, Part, Place, Tally, tally
+from tandem.bench.tally import Load, Place, Tally, tally
 from tandem.metrics import EVERY, published
 
 MINUTE_S = 60

@@ -26,7 +26,8 @@ from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.manifest import Manifest
 from tandem.bench.notes import notes
 from tandem.bench.quantiles import Values, spread
-from tandem.bench.tally import Load, Part, Tally, parts, tally
+from tandem.bench.reading import Part, parts
+from tandem.bench.tally import Load, Tally, tally
 from tandem.bench.turns import Spreads
 from tandem.metrics import CATALOGUE, Metric, metric
 

@@ -11,20 +11,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import islice, pairwise
-from pathlib import Path
 from typing import NamedTuple, Self
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.bench.columns import Chunks, Fields, Mask, Whole, fields_of, of_objects, of_text
+from tandem.bench.columns import Fields, Mask, Whole
 from tandem.bench.derive import Figures, figures
 from tandem.bench.quantiles import Values
-from tandem.bench.record import SCHEMA, Measured, Torn, Unparsed, bad_line, is_torn
+from tandem.bench.reading import Block, Part, blocks
+from tandem.bench.record import Torn
 from tandem.metrics import metric
-
-BLOCK = 1 << 21  # bytes read at once: enough that the calls of numpy cost little, few enough for the caches
 
 
 class Load(NamedTuple):
@@ -117,33 +114,6 @@ class Tally:
         self.torn += other.torn
 
 
-@dataclass(frozen=True)
-class Part:
-    """A range of a records file; `first` and `end` are places where lines begin."""
-
-    path: Path
-    first: int
-    end: int
-    limits: Mapping[str, float] | None = None
-
-
-def parts(path: Path, number: int, limits: Mapping[str, float] | None) -> list[Part]:
-    """Cut the file into at most `number` parts of about one size.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
-    size = path.stat().st_size
-    places = {0, size}
-    with path.open("rb") as file:
-        for index in range(1, number):
-            file.seek(size * index // number)
-            file.readline()
-            places.add(file.tell())
-    edges = sorted(places)
-    return [Part(path, first, end, limits) for first, end in pairwise(edges)]
-
-
 def tally(part: Part) -> Tally:
     """Read one part.
 
@@ -151,7 +121,7 @@ def tally(part: Part) -> Tally:
         BenchError: a line that is no record of this schema, with its number.
     """
     sum_, turns, gathered = Tally(), _Turns(), _Gathered()
-    for block in _blocks(part):
+    for block in blocks(part):
         if block.torn:
             sum_.torn.append(block.torn)
         if len(block.chunks.numbers):
@@ -161,96 +131,6 @@ def tally(part: Part) -> Tally:
     sum_.ids = [np.sort(np.concatenate(sum_.ids))] if sum_.ids else []
     sum_.rows = [Rows.joined(sum_.rows)] if sum_.rows else []
     return sum_
-
-
-class _Block(NamedTuple):
-    """Records that were decoded at once, as columns."""
-
-    told: Fields
-    chunks: Chunks
-    torn: Torn | None = None
-
-
-def _blocks(part: Part) -> Iterator[_Block]:
-    quick, whole = msgspec.json.Decoder(Unparsed), msgspec.json.Decoder(Measured)
-    with part.path.open("rb") as file:
-        file.seek(part.first)
-        at = part.first
-        while at < part.end:
-            text = file.read(min(BLOCK, part.end - at))
-            if not text.endswith(b"\n"):
-                text += file.readline()
-            block = _as_columns(quick, text) or _as_objects(whole, text, part.path, at)
-            if set(block.told["schema"]) - {SCHEMA}:
-                _refuse_schema(whole, text, part.path, at)
-            at += len(text)
-            yield block
-
-
-def _as_columns(decoder: msgspec.json.Decoder[Unparsed], text: bytes) -> _Block | None:
-    """Decode all but the chunks, and read those as columns; None where a line or a chunk is not as we write it."""
-    try:
-        records = decoder.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if len(records) != _lines(text):
-        return None
-    told = fields_of(records)
-    chunks = of_text(told["chunks"])
-    return None if chunks is None else _Block(told, chunks)
-
-
-def _as_objects(decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int) -> _Block:
-    records, torn = _decoded(decoder, text, path, at)
-    told = fields_of(records)
-    return _Block(told, of_objects(told["chunks"]), torn)
-
-
-def _decoded(
-    decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int
-) -> tuple[list[Measured], Torn | None]:
-    try:
-        records = decoder.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return _line_by_line(decoder, text, path, at)
-    return (records, None) if len(records) == _lines(text) else _line_by_line(decoder, text, path, at)
-
-
-def _lines(text: bytes) -> int:
-    ends = np.count_nonzero(np.frombuffer(text, np.uint8) == ord("\n"))  # a fifth of the time of bytes.count
-    return int(ends) + (not text.endswith(b"\n"))
-
-
-def _line_by_line(
-    decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int
-) -> tuple[list[Measured], Torn | None]:
-    records = []
-    for line in text.splitlines(keepends=True):
-        try:
-            records.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            if is_torn(line):
-                return records, Torn(path, _number(path, at), len(line))
-            raise bad_line(line, path, _number(path, at), error) from error
-        at += len(line)
-    return records, None
-
-
-def _refuse_schema(decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int) -> None:
-    for line in text.splitlines(keepends=True):
-        if decoder.decode(line).schema != SCHEMA:
-            raise bad_line(line, path, _number(path, at), None)
-        at += len(line)
-
-
-def _number(path: Path, at: int) -> int:
-    """Return the number of the line that begins at byte `at`."""
-    number, left = 1, at
-    with path.open("rb") as file:
-        while left:
-            block = file.read(min(BLOCK, left))
-            number, left = number + block.count(b"\n"), left - len(block)
-    return number
 
 
 class _Turns:
@@ -335,7 +215,7 @@ class _Cells:
 
 
 def _add_block(
-    sum_: Tally, gathered: _Gathered, turns: _Turns, block: _Block, limits: Mapping[str, float] | None
+    sum_: Tally, gathered: _Gathered, turns: _Turns, block: Block, limits: Mapping[str, float] | None
 ) -> None:
     told, of_records = block.told, turns.of(block.told)
     found = figures(told, block.chunks)

@@ -13,9 +13,10 @@ from tandem.bench import manifest, summary
 from tandem.bench.counters import Scrape
 from tandem.bench.fault import BenchError
 from tandem.bench.manifest import Ended, Plan, Speculation
+from tandem.bench.reading import parts
 from tandem.bench.record import Record
 from tandem.bench.summary import Cell, Summary
-from tandem.bench.tally import parts, tally
+from tandem.bench.tally import tally
 
 
 def summarized(folder: Path, records: list[Record], scrapes: list[Scrape] | None = None, **changes: object) -> Summary:

@@ -1,0 +1,337 @@
+"""The form of verdict.json: every field of it, what it means and its unit.
+
+Invariant: values alone, no computing; a figure that cannot be known is None and a sentence beside it says why. A
+speed-up is above 1 where the variant is better, whichever way the metric points. Schema 1; a change that an older
+reader would misread raises it, a new field with a default does not.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+SCHEMA = 1
+FILE = "verdict.json"
+CONTROL = "#2"
+"""Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
+
+Word = Literal["faster", "slower", "same", "no evidence"]
+"""Of one cell. `same`: the interval lies inside the margin."""
+
+Overall = Literal[
+    "faster", "slower", "same", "mixed", "no evidence", "faster but not the same output", "not comparable", "void"
+]
+"""Of a variant. `mixed`: some classes faster, some slower. `not comparable`: an arm failed requests that the other
+answered, so only survivors could be compared. `void`: a control failed, so nothing is concluded."""
+
+
+class Ratio(msgspec.Struct, frozen=True, kw_only=True):
+    """A speed-up, a plain number above 0, and its 95 % interval; ends are None where there is no interval."""
+
+    value: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """How hard a class was asked: one of both is None."""
+
+    concurrency: int | None = None
+    rate_per_s: float | None = None
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of one variant in one class at one load.
+
+    Args:
+        variant: the arm that is held against the baseline.
+        class_: class of the prompts.
+        load: how hard it was asked.
+        metric: name in the catalogue (tandem.metrics).
+        prompts: prompts that both arms answered; the number of independent units.
+        rounds: rounds that both arms were asked in.
+        starts: distinct starts of the variant's server that the figures come from; None where nobody recorded them.
+        baseline, measured: medians over prompts of each prompt's median, in the metric's unit; of baseline and variant.
+        speed_up: geometric mean over prompts, with its interval.
+        p, adjusted_p: of the test that the speed-up is 1; alone, and with every cell of the report taken into account.
+        noise_floor: a speed-up nearer to 1 than this ratio (above 1) is never called; None without a control.
+        verdict: what may be said.
+        why: why it is this verdict, for a person.
+        detectable: the smallest speed-up (above 1) that so many prompts would find four times out of five.
+        more_prompts, more_rounds: how many in all would decide an undecided cell; None where it is decided, or where
+            no number would.
+    """
+
+    variant: str
+    class_: str = msgspec.field(name="class")
+    load: Load
+    metric: str
+    prompts: int
+    rounds: int
+    starts: int | None = None
+    baseline: float | None = None
+    measured: float | None = None
+    speed_up: Ratio | None = None
+    p: float | None = None
+    adjusted_p: float | None = None
+    noise_floor: float | None = None
+    verdict: Word
+    why: str
+    detectable: float | None = None
+    more_prompts: int | None = None
+    more_rounds: int | None = None
+
+
+class Headline(msgspec.Struct, frozen=True, kw_only=True):
+    """The verdict of one variant.
+
+    Args:
+        variant: its arm.
+        verdict: in a word or a few.
+        sentence: for a manager.
+        reasons: what limits it, most important first: controls, errors, output, what intervals leave out.
+        faster, slower, same, undecided: classes at loads, as `class at concurrency 4`, by the deciding metric.
+        metric: the deciding metric.
+    """
+
+    variant: str
+    verdict: Overall
+    sentence: str
+    reasons: tuple[str, ...] = ()
+    faster: tuple[str, ...] = ()
+    slower: tuple[str, ...] = ()
+    same: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    metric: str
+
+
+class Floor(msgspec.Struct, frozen=True, kw_only=True):
+    """What the baseline differs from itself by, in one cell.
+
+    `speed_up` is of the control arm against the baseline; `ratio`, above 1, is the end of its interval farther from 1.
+    """
+
+    class_: str = msgspec.field(name="class")
+    load: Load
+    metric: str
+    speed_up: Ratio
+    ratio: float
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """One control.
+
+    Args:
+        name: which.
+        result: `failed` voids the run; `caution` limits what may be said; `absent`: it could not be done.
+        sentence: what was seen, with figures, or why it is absent.
+    """
+
+    name: Literal["baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"]
+    result: Literal["passed", "caution", "failed", "absent"]
+    sentence: str
+
+
+class MarkedRound(msgspec.Struct, frozen=True, kw_only=True):
+    """A round in which the measuring machine was the bottleneck, and by what it is known."""
+
+    round: int
+    sentence: str
+
+
+class Controls(msgspec.Struct, frozen=True, kw_only=True):
+    """All controls; `void` says why nothing may be concluded, `cautions` what limits the verdict."""
+
+    checks: tuple[Check, ...] = ()
+    floors: tuple[Floor, ...] = ()
+    marked: tuple[MarkedRound, ...] = ()
+    void: tuple[str, ...] = ()
+    cautions: tuple[str, ...] = ()
+
+
+class Share(msgspec.Struct, frozen=True, kw_only=True):
+    """So many of so many, with a 95 % interval of the share."""
+
+    n: int
+    of: int
+    low: float | None = None
+    high: float | None = None
+
+
+class Bin(msgspec.Struct, frozen=True, kw_only=True):
+    """One bar of a histogram: first_ up to but not last_ (None: without end), in tokens or characters."""
+
+    first: int
+    last: int | None
+    n: int
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True):
+    """One prompt whose outputs differ, side by side.
+
+    `at` is the first place at which they differ, in the unit of Equality.by; the texts are cut around it.
+    `near_tie` says whether the log-probabilities of the two choices were nearly equal; None where nobody gave them.
+    """
+
+    class_: str = msgspec.field(name="class")
+    prompt_id: str
+    at: int
+    baseline: str
+    measured: str
+    near_tie: bool | None = None
+
+
+class EqualityOfClass(msgspec.Struct, frozen=True, kw_only=True):
+    """How many paired outputs of one class are identical; `yardstick` is the baseline's against itself."""
+
+    class_: str = msgspec.field(name="class")
+    identical: Share
+    yardstick: Share | None = None
+
+
+class Equality(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether a variant gives the baseline's output.
+
+    Args:
+        variant: its arm.
+        by: what was compared: ids of the server, ids of the target's tokenizer over the text, or characters.
+        result: `the same`: no more pairs differ than the baseline's own; `differs`; `no evidence`: too few pairs, no
+            greedy decoding, or no yardstick where some differ.
+        sentence: for a person.
+        identical: over all classes. yardstick: the baseline against itself; None where it was never asked twice.
+        classes: by class.
+        first_divergence: histogram of the first place of difference.
+        near_ties: differing pairs whose two choices were nearly as likely; None where no log-probabilities are there.
+        lengths: variant's output tokens as a ratio of the baseline's, with interval; far from 1 it cuts or rambles.
+        garbage: outputs of the variant that the suite's content check refused, and of the baseline.
+        examples: a few pairs that differ.
+    """
+
+    variant: str
+    by: Literal["token ids", "the target's tokenizer", "characters"]
+    result: Literal["the same", "differs", "no evidence"]
+    sentence: str
+    identical: Share | None = None
+    yardstick: Share | None = None
+    classes: tuple[EqualityOfClass, ...] = ()
+    first_divergence: tuple[Bin, ...] = ()
+    near_ties: Share | None = None
+    lengths: Ratio | None = None
+    garbage: Share | None = None
+    garbage_of_baseline: Share | None = None
+    examples: tuple[Example, ...] = ()
+
+
+class Acceptance(msgspec.Struct, frozen=True, kw_only=True):
+    """How many tokens a step of the target gave, of one arm in one class; class `all` is every class.
+
+    Args:
+        arm: a variant, or the baseline.
+        method: where it comes from.
+        acceptance_length: tokens a target step committed, its own included; 1 is no speculation.
+        per_position: share of drafts whose token at each position, from 1, was accepted; counters only.
+        target_steps_per_token: target decode steps for one output token.
+        sentence: why a figure is absent, or what limits it.
+    """
+
+    arm: str
+    class_: str = msgspec.field(name="class")
+    method: Literal["counters", "steps of the counters", "tokens per chunk", "absent"]
+    acceptance_length: float | None = None
+    per_position: tuple[float, ...] = ()
+    target_steps_per_token: float | None = None
+    sentence: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a run says to one claim of the post.
+
+    Args:
+        claim: its id, C1 and so on.
+        text: the claim in our words.
+        where: where it was made.
+        answer: what the run says. `not comparable`: the run does not measure what the claim speaks of.
+        why: with figures.
+        against: ids of claims that contradict it.
+        llmperf: the figure by llmperf's definition beside the true one, where the post used it.
+    """
+
+    claim: str
+    text: str
+    where: str
+    answer: Literal["confirmed", "contradicted", "no evidence", "not comparable"]
+    why: str
+    against: tuple[str, ...] = ()
+    llmperf: str | None = None
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True):
+    """What good output cost, of one arm at one load.
+
+    Args:
+        arm: which.
+        load: all classes at this load.
+        usd_per_hour: what the run occupied, as --price said; None where nobody said.
+        good_tokens: output tokens of requests that succeeded, passed the content check and kept the goodput limits.
+        busy_s: seconds in which the arm was asked.
+        usd_per_million_good_tokens: None without a price.
+        sentence: what the price is of, or why there is none.
+    """
+
+    arm: str
+    load: Load
+    usd_per_hour: float | None = None
+    good_tokens: int = 0
+    busy_s: float = 0.0
+    usd_per_million_good_tokens: float | None = None
+    sentence: str = ""
+
+
+class Definition(msgspec.Struct, frozen=True, kw_only=True):
+    """A word of the report and its meaning."""
+
+    name: str
+    unit: str
+    definition: str
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """All of verdict.json.
+
+    Args:
+        version: of Tandem.
+        run: its id. folder: name of its folder, without the path. created_utc: when it began.
+        baseline: its arm; variants: the others, without the control.
+        requests, failed: records that were judged, and those of them with an error.
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
+        level: of every interval.
+        headlines: one a variant.
+        cells: every judged metric.
+        controls, equality, acceptance, claims, cost: as their names say.
+        definitions: of every metric and word used.
+        notes: what a reader must know beside.
+        recompute: commands that make this file again.
+    """
+
+    schema: int = SCHEMA
+    version: str
+    run: str
+    folder: str
+    created_utc: str
+    baseline: str
+    variants: tuple[str, ...]
+    requests: int
+    failed: int
+    margin: float
+    level: float = 0.95
+    headlines: tuple[Headline, ...]
+    cells: tuple[Cell, ...]
+    controls: Controls
+    equality: tuple[Equality, ...] = ()
+    acceptance: tuple[Acceptance, ...] = ()
+    claims: tuple[Answer, ...] = ()
+    cost: tuple[Cost, ...] = ()
+    definitions: tuple[Definition, ...] = ()
+    notes: tuple[str, ...] = ()
+    recompute: tuple[str, ...] = ()

@@ -1,0 +1,248 @@
+"""What is judged: one row a request, as columns; made from the records of a run and nothing else.
+
+Invariant: every record is here, failed ones too; a figure that a record cannot have is NaN; names are codes into
+tuples of names, so that a hundred thousand requests are a few megabytes. Outputs stay in the file: a digest tells
+which are equal, and `outputs` reads those that are asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from tandem.bench import counters, manifest
+from tandem.bench.columns import Fields, Mask, Whole
+from tandem.bench.derive import figures
+from tandem.bench.fault import BenchError
+from tandem.bench.judge.form import CONTROL, Load
+from tandem.bench.manifest import Manifest
+from tandem.bench.quantiles import Values
+from tandem.bench.reading import Block, Form, Part, blocks
+from tandem.bench.record import NULL, Measured, Record, Torn, Unparsed
+from tandem.bench.summary import RECORDS
+
+Digests = NDArray[np.uint64]
+UNKNOWN = -1
+"""The code of a placement or start that nobody recorded."""
+
+NO_DIGEST = np.uint64(0)
+"""The digest of what is not there, such as the ids of a server that gives none."""
+
+
+class _Seen(Unparsed, frozen=True, kw_only=True, gc=False):
+    """The fields that a verdict needs, with the chunks as text."""
+
+    suite: str
+    prompt_id: str
+    repeat: int = 0
+    finish_reason: str | None = None
+    text: str = ""
+    reasoning: str | None = None
+    token_ids: msgspec.Raw = NULL
+    placement: str | None = None
+    start: str | None = None
+
+
+class _SeenWhole(Measured, frozen=True, kw_only=True, gc=False):
+    """The same with the chunks."""
+
+    suite: str
+    prompt_id: str
+    repeat: int = 0
+    finish_reason: str | None = None
+    text: str = ""
+    reasoning: str | None = None
+    token_ids: msgspec.Raw = NULL
+    placement: str | None = None
+    start: str | None = None
+
+
+class Prompt(NamedTuple):
+    """What names a prompt over suites."""
+
+    suite: str
+    prompt_id: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observations:
+    """All requests of a run, in the order of the file. Columns have one value a request.
+
+    Args:
+        folder: of the run.
+        run: its manifest.
+        arms: names: the baseline, its variants, then its control where there is one.
+        classes, loads, prompts, starts, placements: what their codes mean.
+        arm, class_, load, prompt, start, placement: codes; start and placement may be UNKNOWN.
+        round, slot, repeat: as in the records.
+        start_s, end_s: absolute, on the monotonic clock of the records.
+        figures: by metric of the catalogue that one request can have; NaN where a record has none.
+        tokens: completion tokens as the server counted; NaN where unknown.
+        failed: which have an error. content: which the suite's content check refused.
+        cut: which ended because of max_tokens (finish_reason length).
+        output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
+        at: where in the file each line begins, in bytes.
+        torn: a last line that was cut, and is no row.
+    """
+
+    folder: Path
+    run: Manifest
+    arms: tuple[str, ...]
+    classes: tuple[str, ...]
+    loads: tuple[Load, ...]
+    prompts: tuple[Prompt, ...]
+    starts: tuple[str, ...]
+    placements: tuple[str, ...]
+    arm: Whole
+    class_: Whole
+    load: Whole
+    prompt: Whole
+    start: Whole
+    placement: Whole
+    round: Whole
+    slot: Whole
+    repeat: Whole
+    start_s: Values
+    end_s: Values
+    figures: Mapping[str, Values]
+    tokens: Values
+    failed: Mask
+    content: Mask
+    cut: Mask
+    output: Digests
+    ids: Digests
+    at: Whole
+    torn: tuple[Torn, ...] = ()
+
+    @property
+    def baseline(self) -> str:
+        """The arm that others are held against."""
+        return self.arms[0]
+
+    @property
+    def variants(self) -> tuple[str, ...]:
+        """The arms that are held against it, its own control left out."""
+        return tuple(arm for arm in self.arms[1:] if arm != self.control)
+
+    @property
+    def control(self) -> str | None:
+        """The baseline asked once more as its own control; None where the run has none."""
+        name = f"{self.baseline}{CONTROL}"
+        return name if name in self.arms else None
+
+    def of_arm(self, arm: str) -> Mask:
+        """Return which requests an arm was asked."""
+        mask: Mask = self.arm == self.arms.index(arm)
+        return mask
+
+    def __len__(self) -> int:
+        """How many requests there are."""
+        return len(self.arm)
+
+
+class Output(NamedTuple):
+    """What one request was answered."""
+
+    text: str
+    reasoning: str | None
+    token_ids: tuple[int, ...] | None
+    logprobs: Any
+
+
+def observe(folder: Path) -> Observations:
+    """Read a run.
+
+    Raises:
+        BenchError: a file is missing, or a line is not what it must be; it is named.
+    """
+    run = manifest.read(folder)
+    path = folder / RECORDS
+    try:
+        read = list(blocks(Part(path, 0, path.stat().st_size), Form(_Seen, _SeenWhole)))
+    except OSError as error:
+        raise BenchError(
+            f"the records cannot be read: {error.strerror or error}",
+            where=str(path),
+            change="name the folder that a run wrote, and see that its files may be read",
+        ) from error
+    return _joined(folder, run, [_columns(block) for block in read], tuple(block.torn for block in read if block.torn))
+
+
+def outputs(seen: Observations, rows: Sequence[int]) -> Iterator[Output]:
+    """Yield what was answered to the requests named, in the order asked.
+
+    Raises:
+        BenchError: the file changed since it was read.
+    """
+    decoder = msgspec.json.Decoder(Record)
+    path = seen.folder / RECORDS
+    with path.open("rb") as file:
+        for row in rows:
+            file.seek(int(seen.at[row]))
+            try:
+                record = decoder.decode(file.readline())
+            except msgspec.DecodeError as error:
+                raise BenchError(
+                    f"the records changed while they were read: {error}", where=str(path), change="report again"
+                ) from error
+            logprobs = msgspec.json.decode(record.logprobs)
+            yield Output(record.text, record.reasoning, record.token_ids, logprobs)
+
+
+_COPIED = ("arm", "class_", "suite", "prompt_id", "concurrency", "rate_per_s", "round", "slot", "repeat")
+
+
+class _Columns(NamedTuple):
+    """One block without its texts."""
+
+    told: dict[str, Sequence[Any]]
+    numbers: dict[str, Values]
+    figures: Mapping[str, Values]
+    flags: dict[str, Mask]
+    digests: dict[str, Digests]
+    at: Whole
+
+
+def _columns(block: Block) -> _Columns:
+    told = block.told
+    found = figures(told, block.chunks)
+    start_s = np.fromiter(told["start_s"], float)
+    return _Columns(
+        told={name: told[name] for name in (*_COPIED, "placement", "start")},
+        numbers={
+            "start_s": start_s,
+            "end_s": start_s + np.fromiter(told["end_s"], float),
+            "tokens": found.values["completion_tokens"],
+        },
+        figures=found.values,
+        flags={
+            "failed": found.failed,
+            "content": np.array([word not in {None, "ok"} for word in told["content"]], bool),
+            "cut": np.array([reason == "length" for reason in told["finish_reason"]], bool),
+        },
+        digests={
+            "output": _digests(_texts(told)),
+            "ids": _digests([b"" if ids in {NULL, b"null"} else bytes(ids) for ids in told["token_ids"]]),
+        },
+        at=block.at,
+    )
+
+
+def _texts(told: Fields) -> list[bytes]:
+    return [
+        text.encode() if reasoning is None else f"{reasoning}\0{text}".encode()
+        for text, reasoning in zip(told["text"], told["reasoning"], strict=True)
+    ]
+
+
+def _digests(texts: Sequence[bytes]) -> Digests:
+    """Return 64 bits of each; NO_DIGEST of an empty one."""
+    made = [hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts]
+    return np.frombuffer(b"".join(made), np.uint64)
