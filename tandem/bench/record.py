@@ -138,6 +138,8 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
         status: HTTP status.
         finish_reason: the server's word.
         retry_after_s: what a Retry-After header asked for; null too where that is no finite number.
+        placement: which part of a host the server ran on, such as a half of its devices.
+        start: which start of the server's process answered; anything that differs between two starts.
     """
 
     suite: str
@@ -153,6 +155,8 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
     status: int | None = None
     finish_reason: str | None = None
     retry_after_s: float | None = None
+    placement: str | None = None
+    start: str | None = None
 
 
 class _Head(msgspec.Struct):

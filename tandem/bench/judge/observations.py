@@ -85,7 +85,9 @@ class Observations:
         start_s, end_s: absolute, on the monotonic clock of the records.
         figures: by metric of the catalogue that one request can have; NaN where a record has none.
         tokens: completion tokens as the server counted; NaN where unknown.
-        failed: which have an error. content: which the suite's content check refused.
+        errors, contents: words of Record.error and of the suite's content check. error, content: their codes, UNKNOWN
+            where there was no error, and where nothing was checked.
+        failed: which have an error.
         cut: which ended because of max_tokens (finish_reason length).
         output, ids: digests of text with reasoning, and of token ids; NO_DIGEST where there is none.
         at: where in the file each line begins, in bytes.
@@ -100,6 +102,8 @@ class Observations:
     prompts: tuple[Prompt, ...]
     starts: tuple[str, ...]
     placements: tuple[str, ...]
+    errors: tuple[str, ...]
+    contents: tuple[str, ...]
     arm: Whole
     class_: Whole
     load: Whole
@@ -113,8 +117,9 @@ class Observations:
     end_s: Values
     figures: Mapping[str, Values]
     tokens: Values
+    error: Whole
+    content: Whole
     failed: Mask
-    content: Mask
     cut: Mask
     output: Digests
     ids: Digests
@@ -196,7 +201,10 @@ def outputs(seen: Observations, rows: Sequence[int]) -> Iterator[Output]:
             yield Output(record.text, record.reasoning, record.token_ids, logprobs)
 
 
-_COPIED = ("arm", "class_", "suite", "prompt_id", "concurrency", "rate_per_s", "round", "slot", "repeat")
+_COPIED = (
+    "arm", "class_", "suite", "prompt_id", "concurrency", "rate_per_s", "round", "slot", "repeat", "placement", "start",
+    "error", "content",
+)  # fmt: skip
 
 
 class _Columns(NamedTuple):
@@ -215,7 +223,7 @@ def _columns(block: Block) -> _Columns:
     found = figures(told, block.chunks)
     start_s = np.fromiter(told["start_s"], float)
     return _Columns(
-        told={name: told[name] for name in (*_COPIED, "placement", "start")},
+        told={name: told[name] for name in _COPIED},
         numbers={
             "start_s": start_s,
             "end_s": start_s + np.fromiter(told["end_s"], float),
@@ -224,12 +232,11 @@ def _columns(block: Block) -> _Columns:
         figures=found.values,
         flags={
             "failed": found.failed,
-            "content": np.array([word not in {None, "ok"} for word in told["content"]], bool),
             "cut": np.array([reason == "length" for reason in told["finish_reason"]], bool),
         },
         digests={
             "output": _digests(_texts(told)),
-            "ids": _digests([b"" if ids in {NULL, b"null"} else bytes(ids) for ids in told["token_ids"]]),
+            "ids": _digests([b"" if ids == NULL else bytes(ids) for ids in told["token_ids"]]),
         },
         at=block.at,
     )
@@ -246,3 +253,57 @@ def _digests(texts: Sequence[bytes]) -> Digests:
     """Return 64 bits of each; NO_DIGEST of an empty one."""
     made = [hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts]
     return np.frombuffer(b"".join(made), np.uint64)
+
+
+def _joined(folder: Path, run: Manifest, parts: Sequence[_Columns], torn: tuple[Torn, ...]) -> Observations:
+    """Return all blocks end to end, names as codes."""
+    told = {name: [value for part in parts for value in part.told[name]] for name in _COPIED}
+    stated = [arm.name for arm in run.arms]
+    arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}{CONTROL}"] if stated else [])
+    classes, class_ = _coded(told["class_"], [name for suite in run.suites for name in suite.classes])
+    loads, load = _coded(list(zip(told["concurrency"], told["rate_per_s"], strict=True)), [])
+    prompts, prompt = _coded(list(zip(told["suite"], told["prompt_id"], strict=True)), [])
+    starts, start = _coded(_starts(folder, told), [])
+    placements, placement = _coded(told["placement"], [])
+    errors, error = _coded(told["error"], [])
+    contents, content = _coded(told["content"], [])
+
+    def column(of: str, name: str, kind: type) -> NDArray[Any]:
+        values = [getattr(part, of)[name] for part in parts]
+        return np.concatenate(values) if values else np.empty(0, kind)
+
+    return Observations(
+        folder=folder, run=run, arms=arms, classes=classes,
+        loads=tuple(Load(concurrency=number, rate_per_s=rate) for number, rate in loads),
+        prompts=tuple(Prompt(*key) for key in prompts), starts=starts, placements=placements,
+        errors=errors, contents=contents, error=error, content=content,
+        arm=arm, class_=class_, load=load, prompt=prompt, start=start, placement=placement,
+        round=np.array(told["round"], np.intp), slot=np.array(told["slot"], np.intp),
+        repeat=np.array(told["repeat"], np.intp), start_s=column("numbers", "start_s", float),
+        end_s=column("numbers", "end_s", float), tokens=column("numbers", "tokens", float),
+        figures={name: column("figures", name, float) for name in (parts[0].figures if parts else ())},
+        failed=column("flags", "failed", bool), cut=column("flags", "cut", bool),
+        output=column("digests", "output", np.uint64), ids=column("digests", "ids", np.uint64),
+        at=np.concatenate([part.at for part in parts]) if parts else np.empty(0, np.intp),
+        torn=torn,
+    )  # fmt: skip
+
+
+def _coded(names: Sequence[Any], first: Sequence[Any]) -> tuple[tuple[Any, ...], Whole]:
+    """Return the names that occur, those of `first` in its order and before others, and the code of each."""
+    seen, stated = dict.fromkeys(names), dict.fromkeys(first)
+    order = [*(name for name in stated if name in seen), *(name for name in seen if name not in stated)]
+    known = tuple(name for name in order if name is not None)
+    codes = {name: code for code, name in enumerate(known)} | {None: UNKNOWN}
+    return known, np.array([codes[name] for name in names], np.intp)
+
+
+def _starts(folder: Path, told: Mapping[str, Sequence[Any]]) -> list[str | None]:
+    """Return which start of its server each request met: as recorded, else when its process began by its own page."""
+    began: dict[tuple[Any, ...], str] = {}
+    for scrape in counters.read_scrapes(folder / counters.FILE):
+        if scrape.counters and "began_s" in scrape.counters:
+            key = (scrape.arm, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
+            began[key] = f"{scrape.counters['began_s']:.2f}"
+    keys = zip(*(told[name] for name in ("arm", "concurrency", "rate_per_s", "round", "slot")), strict=True)
+    return [start or began.get(key) for start, key in zip(told["start"], keys, strict=True)]
