@@ -1,0 +1,252 @@
+"""Observations as the tests of verdicts need them, without files: from a few stated requests, or drawn at a true ratio.
+
+(A module called `made` makes artifacts elsewhere in the tests, and no two may share a name.)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import measured
+import numpy as np
+
+from tandem.bench import manifest
+from tandem.bench.judge.form import Load
+from tandem.bench.judge.observations import NO_DIGEST, Observations, Prompt, _coded
+
+NOWHERE = Path("made-without-a-folder")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One request; tpot_ms and output_tokens_per_s follow from e2e_ms, ttft_ms and tokens unless `figures` says other.
+
+    An error empties every figure. `text` and `ids` are what is digested; an empty one has no digest.
+    """
+
+    arm: str = "base"
+    class_: str = "repeat"
+    prompt: str = "p0"
+    suite: str = "real"
+    concurrency: int | None = 4
+    rate_per_s: float | None = None
+    round: int = 0
+    slot: int = 0
+    repeat: int = 0
+    placement: str | None = None
+    start: str | None = None
+    e2e_ms: float = 1000.0
+    ttft_ms: float = 100.0
+    tokens: float = 64.0
+    error: str | None = None
+    content: str | None = "ok"
+    text: str = "a b c"
+    ids: str = ""
+    cut: bool = False
+    start_s: float | None = None
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"), **changes: Any) -> Observations:
+    """All that stands in `requests`, in their order, asked one after another.
+
+    Args:
+        requests: what was asked.
+        arms: that the manifest states, the baseline first; `base#2` needs no naming.
+        changes: of the manifest.
+    """
+    run = _run(arms, {request.class_: None for request in requests}, **changes)
+    at = count()
+    starts_s = [request.start_s if request.start_s is not None else 1000.0 + next(at) for request in requests]
+    figures = [_figures(request) for request in requests]
+    return _joined(
+        run,
+        {
+            name: [getattr(request, name) for request in requests]
+            for name in ("arm", "class_", "placement", "start", "error", "content")
+        },
+        loads=[(request.concurrency, request.rate_per_s) for request in requests],
+        prompts=[(request.suite, request.prompt) for request in requests],
+        round=_whole([request.round for request in requests]),
+        slot=_whole([request.slot for request in requests]),
+        repeat=_whole([request.repeat for request in requests]),
+        start_s=np.array(starts_s, float),
+        end_s=np.array([at + request.e2e_ms / 1e3 for at, request in zip(starts_s, requests, strict=True)], float),
+        tokens=np.array([np.nan if request.error else request.tokens for request in requests], float),
+        figures={name: np.array([one[name] for one in figures], float) for name in _NAMES},
+        cut=np.array([request.cut for request in requests], bool),
+        output=_digests([request.text for request in requests]),
+        ids=_digests([request.ids for request in requests]),
+    )
+
+
+def table(stated: Mapping[str, Mapping[str, Sequence[float]]], **same: Any) -> Observations:
+    """One request a number: `{"repeat": {"base": [1000, 900], "spec": [500, 450]}}` has e2e_ms of prompts p0 and p1.
+
+    `same` are fields of every request. A NaN leaves the request out.
+    """
+    arms = tuple(dict.fromkeys(arm for by_arm in stated.values() for arm in by_arm))
+    requests = [
+        Asked(arm=arm, class_=class_, prompt=f"{class_}-{index}", e2e_ms=e2e_ms, **same)
+        for class_, by_arm in stated.items()
+        for arm, numbers in by_arm.items()
+        for index, e2e_ms in enumerate(numbers)
+        if not np.isnan(e2e_ms)
+    ]
+    return observed(requests, arms=tuple(arm for arm in arms if not arm.endswith("#2")))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """How requests are drawn; every number is what is true of the servers.
+
+    Args:
+        ratio: speed-up of each arm in each class: `{"spec": {"repeat": 1.5, "chat": 1.0}}`; an arm `base#2` of ratio 1
+            is the control. The same for ttft_ms and the time of a token.
+        prompts: of each class. rounds, repeats: as in a plan. slots: 2 asks each arm twice a round, as A B B A does.
+        spread: sd over prompts of the log speed-up. lengths: sd over prompts of the log time itself.
+        noise: sd over requests of the log time.
+        drift: sd over rounds of a log factor that both arms share. start: sd over starts of one arm's own; with it each
+            round of an arm is another start, and the requests say so where `told`.
+        failing: share of requests that fail, by arm.
+    """
+
+    ratio: Mapping[str, Mapping[str, float]]
+    prompts: int = 12
+    rounds: int = 3
+    repeats: int = 1
+    slots: int = 2
+    spread: float = 0.1
+    lengths: float = 0.4
+    noise: float = 0.03
+    drift: float = 0.0
+    start: float = 0.0
+    told: bool = True
+    failing: Mapping[str, float] = field(default_factory=dict)
+    loads: tuple[int, ...] = (4,)
+    tokens: int = 64
+
+
+def drawn(truth: Truth, seed: int = 0) -> Observations:
+    """Requests of `base` and the arms of `truth.ratio`, drawn at those ratios."""
+    rng = np.random.default_rng(seed)
+    arms = ["base", *truth.ratio]
+    classes = list(dict.fromkeys(name for by_class in truth.ratio.values() for name in by_class))
+    shape = (len(arms), len(classes), len(truth.loads), truth.rounds, truth.slots, truth.repeats, truth.prompts)
+    arm, class_, load, round_, slot, repeat, prompt = (axis.ravel() for axis in np.indices(shape))
+    by_arm = np.array([[truth.ratio.get(name, {}).get(one, 1.0) for one in classes] for name in arms])
+    gains = (
+        np.log(by_arm)[:, :, None]
+        + rng.normal(0, truth.spread, (len(arms), len(classes), truth.prompts))
+        * (np.array([name != "base" and not name.endswith("#2") for name in arms])[:, None, None])
+    )
+    lengths = rng.normal(7, truth.lengths, (len(classes), truth.prompts))
+    drift = rng.normal(0, truth.drift, truth.rounds)
+    begun = rng.normal(0, truth.start, (len(arms), truth.rounds))
+    log_ms = lengths[class_, prompt] - gains[arm, class_, prompt] + drift[round_] + begun[arm, round_]
+    log_ms = log_ms + rng.normal(0, truth.noise, len(log_ms))
+    e2e_ms, ttft_ms = np.exp(log_ms), 0.05 * np.exp(log_ms + rng.normal(0, truth.noise, len(log_ms)))
+    failed = rng.random(len(arm)) < np.array([truth.failing.get(name, 0.0) for name in arms])[arm]
+    e2e_ms[failed] = ttft_ms[failed] = np.nan
+    figures = {
+        "e2e_ms": e2e_ms,
+        "ttft_ms": ttft_ms,
+        "tpot_ms": (e2e_ms - ttft_ms) / (truth.tokens - 1),
+        "output_tokens_per_s": 1e3 * truth.tokens / e2e_ms,
+        "completion_tokens": np.where(failed, np.nan, float(truth.tokens)),
+    }
+    told = truth.told and truth.start > 0
+    start_s = 1000.0 + np.arange(len(arm))
+    return _joined(
+        _run([name for name in arms if not name.endswith("#2")], classes, rounds=truth.rounds),
+        {
+            "arm": [arms[code] for code in arm],
+            "class_": [classes[code] for code in class_],
+            "placement": [None] * len(arm),
+            "start": [f"{arms[a]}@{r}" if told else None for a, r in zip(arm, round_, strict=True)],
+            "error": ["closed" if one else None for one in failed],
+            "content": [None if one else "ok" for one in failed],
+        },
+        loads=[(truth.loads[code], None) for code in load],
+        prompts=[("real", f"{classes[c]}-{p}") for c, p in zip(class_, prompt, strict=True)],
+        round=_whole(round_),
+        slot=_whole(slot),
+        repeat=_whole(repeat),
+        start_s=start_s,
+        end_s=start_s + np.where(failed, 0.1, e2e_ms / 1e3),
+        tokens=figures["completion_tokens"],
+        figures=figures,
+        cut=np.zeros(len(arm), bool),
+        output=np.full(len(arm), 7, np.uint64),
+        ids=np.full(len(arm), NO_DIGEST, np.uint64),
+    )
+
+
+def with_figures(seen: Observations, **figures: Any) -> Observations:
+    """The same with other figures."""
+    return replace(seen, figures={**seen.figures, **figures})
+
+
+_NAMES = ("e2e_ms", "ttft_ms", "tpot_ms", "output_tokens_per_s", "completion_tokens")
+
+
+def _run(arms: Sequence[str], classes: Mapping[str, None] | Sequence[str], **changes: Any) -> manifest.Manifest:
+    stated = {
+        "arms": tuple(measured.arm(name, role="variant" if place else "baseline") for place, name in enumerate(arms)),
+        "suites": (manifest.SuiteUsed(name="real", sha256="0" * 64, prompts=24, classes=tuple(classes)),),
+    }
+    return measured.run_manifest(**{**stated, **changes})
+
+
+def _figures(request: Asked) -> dict[str, float]:
+    if request.error is not None:
+        return dict.fromkeys(_NAMES, np.nan)
+    return {
+        "e2e_ms": request.e2e_ms,
+        "ttft_ms": request.ttft_ms,
+        "tpot_ms": (request.e2e_ms - request.ttft_ms) / (request.tokens - 1) if request.tokens > 1 else np.nan,
+        "output_tokens_per_s": 1e3 * request.tokens / request.e2e_ms if request.e2e_ms > 0 else np.nan,
+        "completion_tokens": request.tokens,
+        **request.figures,
+    }
+
+
+def _joined(
+    run: manifest.Manifest,
+    told: Mapping[str, Sequence[Any]],
+    *,
+    loads: Sequence[tuple[int | None, float | None]],
+    prompts: Sequence[tuple[str, str]],
+    **columns: Any,
+) -> Observations:
+    stated = [arm.name for arm in run.arms]
+    arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}#2"])
+    classes, class_ = _coded(told["class_"], [name for suite in run.suites for name in suite.classes])
+    coded_loads, load = _coded(loads, [])
+    coded_prompts, prompt = _coded(prompts, [])
+    starts, start = _coded(told["start"], [])
+    placements, placement = _coded(told["placement"], [])
+    errors, error = _coded(told["error"], [])
+    contents, content = _coded(told["content"], [])
+    return Observations(
+        folder=NOWHERE, run=run, arms=arms, classes=classes,
+        loads=tuple(Load(concurrency=number, rate_per_s=rate) for number, rate in coded_loads),
+        prompts=tuple(Prompt(*key) for key in coded_prompts), starts=starts, placements=placements, errors=errors,
+        contents=contents, arm=arm, class_=class_, load=load, prompt=prompt, start=start, placement=placement,
+        error=error, content=content, failed=np.array([one is not None for one in told["error"]], bool),
+        at=np.arange(len(arm), dtype=np.intp), **columns,
+    )  # fmt: skip
+
+
+def _whole(values: Any) -> Any:
+    return np.asarray(values, np.intp)
+
+
+def _digests(texts: Sequence[str]) -> Any:
+    made = [hashlib.blake2b(text.encode(), digest_size=8).digest() if text else bytes(8) for text in texts]
+    return np.frombuffer(b"".join(made), np.uint64)
