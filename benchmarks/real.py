@@ -43,6 +43,7 @@ DOCUMENT = ROOT / "docs" / "measurement.md"
 BEGIN, END = "<!-- make real writes from here -->", "<!-- to here -->"
 FACTS = "facts.json"
 PAIRS = ("ngram", "self-draft")
+JUDGED = "json,copy,story,open"  # classes of six prompts, enough for an interval; the others describe
 MAX_TOKENS = 96
 HOW = "float32, prefix caching off, greedy, one request at a time, arms interleaved"
 OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -59,6 +60,7 @@ class Asked:
     warm_up: str
     threads: int
     suite: Path
+    classes: str | None
     folder: Path
 
 
@@ -82,11 +84,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=2, help="A B B A passes over the suite (default 2)")
+    parser.add_argument("--rounds", type=int, default=1, help="A B B A passes over the suite (default 1)")
     parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
-    parser.add_argument("--classes", metavar="NAME,...", help="of the suite; all by default")
+    parser.add_argument("--classes", metavar="NAME,...", help=f"of the suite; all by default, {JUDGED} for the second pair")
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
-    parser.add_argument("--prompts-per-class", type=int, default=2, help="of the suite (default 2, all it has)")
+    parser.add_argument("--prompts-per-class", type=int, default=6, help="of the suite (default 6, all it has)")
     parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")
     parser.add_argument("--warm-up", default="auto", metavar="N|auto", help="requests before, or until stable (auto)")
     parser.add_argument(
@@ -120,34 +122,16 @@ def measured(options: argparse.Namespace) -> Path:
         "pairs": {},
     }
     folder.mkdir(parents=True)
-    suite = narrowed(options.suite, options.classes, folder)
     pairs = zip(PAIRS, (NGRAM, self_draft(model)), strict=True)
     for name, speculation in pairs:
-        rounds = options.rounds if name == PAIRS[0] else 1
+        classes = options.classes or (None if name == PAIRS[0] else JUDGED)
         asked = Asked(
-            name=name, speculation=speculation, rounds=rounds, prompts_per_class=options.prompts_per_class,
-            warm_up=options.warm_up, threads=options.threads, suite=suite, folder=folder,
+            name=name, speculation=speculation, rounds=options.rounds, prompts_per_class=options.prompts_per_class,
+            warm_up=options.warm_up, threads=options.threads, suite=options.suite, classes=classes, folder=folder,
         )  # fmt: skip
         facts["pairs"][name] = measure(asked, interpreter, model)
         (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
     return folder
-
-
-def narrowed(suite: Path, classes: str | None, folder: Path) -> Path:
-    """The suite with the named classes alone, written into the folder; all of it where none is named.
-
-    Raises:
-        BenchError: no prompt is of such a class.
-    """
-    if classes is None:
-        return suite
-    wanted = set(classes.split(","))
-    lines = [line for line in suite.read_text().splitlines() if json.loads(line)["class"] in wanted]
-    if not lines:
-        raise BenchError(f"no prompt is of class {classes}", where=str(suite), change="name classes that it has")
-    narrow = folder / suite.name
-    narrow.write_text("\n".join([*lines, ""]))
-    return narrow
 
 
 def busy(share: float) -> str:
@@ -202,6 +186,7 @@ def _run_bench(asked: Asked, arms: dict[str, RealServer]) -> int:
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", base, "--variant", variant, "--model", MODEL,
         "--suite", str(asked.suite), "--concurrency", "1", "--rounds", str(asked.rounds),
         "--prompts-per-class", str(asked.prompts_per_class), "--warm-up", asked.warm_up,
+        *(["--classes", asked.classes] if asked.classes else []),
         "--max-tokens", str(MAX_TOKENS), "--ask", "token-ids", "--out", str(asked.folder / asked.name),
     ]  # fmt: skip
     running = subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr)

@@ -149,7 +149,7 @@ def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
 
 def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     from tandem.bench.settings import Settings  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.bench.suites.suite import load  # noqa: PLC0415
+    from tandem.bench.suites.suite import load, narrowed  # noqa: PLC0415
     from tandem.bench.wire import TimeOuts  # noqa: PLC0415
     from tandem.commands.bench_arms import measured  # noqa: PLC0415
 
@@ -157,6 +157,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     names = dict.fromkeys(options.suite or who.suites or DEFAULT_SUITES)
     suites = tuple(load(name, llmperf_source=options.llmperf_source) for name in names)
     _refuse_namesakes([suite.name for suite in suites])
+    suites = narrowed(suites, options.classes) if options.classes else suites
     longest = max(suite.defaults.max_tokens for suite in suites)
     capped = who.most_tokens if who.most_tokens is not None and who.most_tokens < longest else None
     return Settings(

@@ -58,6 +58,7 @@ def _asked(run: argparse.ArgumentParser) -> None:
     asked.add_argument(
         "--suite", nargs="+", action="extend", default=[], metavar="S", help="post, real or FILE.jsonl (default real)"
     )
+    asked.add_argument("--classes", type=words, default=(), metavar="NAME,...", help="of the suites; all by default")
     asked.add_argument("--prompts-per-class", type=count, metavar="N", help="the first N of each class; all by default")
     asked.add_argument(
         "--max-tokens", type=count, metavar="N", help="in place of the suite's; a prompt may state fewer"

@@ -156,21 +156,10 @@ def test_a_busy_machine_is_refused_before_anything_is_installed(monkeypatch, tmp
     assert "other programs take 50%" in capsys.readouterr().err
 
 
-def test_named_classes_alone_are_asked(tmp_path):
-    narrow = real.narrowed(real.SUITE, "json,open", tmp_path)
-
-    assert load(narrow).classes == ("json", "open")
-
-
-def test_a_class_that_the_suite_lacks_is_bad_input(tmp_path):
-    with pytest.raises(BenchError, match="no prompt is of class poem"):
-        real.narrowed(real.SUITE, "poem", tmp_path)
-
-
 def test_the_suite_fits_a_turn_of_one_request_in_abba():
     suite = load(real.SUITE)
 
-    assert {len(suite.of_class(name)) for name in suite.classes} == {2}  # two halves of one request each
+    assert {len(suite.of_class(name)) % 2 for name in suite.classes} == {0}  # two halves of as many requests each
 
 
 def test_times_of_a_busy_machine_are_said_to_be_no_measure(tmp_path):

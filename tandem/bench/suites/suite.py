@@ -11,8 +11,8 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tandem.bench.suites.content import check_content
@@ -81,6 +81,11 @@ class Suite:
         """Return the prompts of one class, in order."""
         return tuple(prompt for prompt in self.prompts if prompt.class_ == name)
 
+    def only(self, classes: Collection[str]) -> Suite:
+        """Return the suite with these of its classes alone, and the hash of what is left."""
+        prompts = tuple(prompt for prompt in self.prompts if prompt.class_ in classes)
+        return replace(self, prompts=prompts, sha256=content_hash(prompts))
+
 
 def load(name_or_path: str | Path, *, llmperf_source: Path | None = None) -> Suite:
     """Return a suite.
@@ -106,6 +111,19 @@ def load(name_or_path: str | Path, *, llmperf_source: Path | None = None) -> Sui
     return _suite(path.name, read_prompts(path), REAL)
 
 
+def narrowed(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suite, ...]:
+    """Return the suites with these classes alone; a suite that has none of them is left out.
+
+    Raises:
+        SuiteError: no suite has such a class.
+    """
+    known = {name for suite in suites for name in suite.classes}
+    missing = [name for name in classes if name not in known]
+    if missing:
+        raise SuiteError([_no_class(name, sorted(known)) for name in missing])
+    return tuple(suite.only(classes) for suite in suites if set(classes) & set(suite.classes))
+
+
 def content_hash(prompts: Sequence[Prompt]) -> str:
     """Return the SHA-256 of what is asked: one canonical JSON line a prompt, UTF-8, sorted keys, no spaces.
 
@@ -124,6 +142,14 @@ def content_hash(prompts: Sequence[Prompt]) -> str:
 
 def _suite(name: str, prompts: Sequence[Prompt], defaults: Defaults, notes: tuple[str, ...] = ()) -> Suite:
     return Suite(name=name, prompts=tuple(prompts), sha256=content_hash(prompts), defaults=defaults, notes=notes)
+
+
+def _no_class(name: str, known: Sequence[str]) -> Fault:
+    close = difflib.get_close_matches(name, known, n=1)
+    return Fault(
+        where="--classes", problem=f"no suite that is asked has a class {name!r}", allowed=", ".join(known),
+        change=f"did you mean {close[0]!r}?" if close else "name one of these",
+    )  # fmt: skip
 
 
 def _unknown(name: str) -> Fault:

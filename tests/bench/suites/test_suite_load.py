@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.suites.suite import SuiteError, load
+from tandem.bench.suites.suite import SuiteError, load, narrowed
 
 FIRST = {"id": "a", "class": "chat", "prompt": "Wie heißt du?", "max_tokens": 40, "check": ["code", "repeats"]}
 SECOND = {"id": "b", "class": "code", "prompt": "Say hello in C."}
@@ -95,3 +95,20 @@ def test_only_prompts_may_end_where_the_model_ends_them(tmp_path: Path) -> None:
     path.write_text(json.dumps(FIRST))
 
     assert [load(suite).defaults.ignore_eos for suite in ("post", "real", path)] == [False] * 3
+
+
+def test_named_classes_alone_are_asked_of_the_suites_that_have_them() -> None:
+    suites = narrowed([load("post"), load("real")], ["json", "chat"])
+
+    assert [(suite.name, suite.classes) for suite in suites] == [("real", ("json", "chat"))]
+
+
+def test_a_suite_of_fewer_classes_has_another_hash() -> None:
+    real = load("real")
+
+    assert real.only(["json"]).sha256 != real.sha256 == real.only(real.classes).sha256
+
+
+def test_a_class_that_no_suite_has_is_named_with_the_nearest() -> None:
+    with pytest.raises(SuiteError, match=r"(?s)no suite that is asked has a class 'jsn'.*did you mean 'json'"):
+        narrowed([load("real")], ["jsn"])
