@@ -1,0 +1,247 @@
+"""How sure a speed-up is: one log-ratio a prompt goes in, an interval and a p-value come out.
+
+Invariant: p is below 1 - level exactly where the interval at that level leaves out 0, at every level. A prompt is one
+value however often it was asked; the same values and the same seed give the same interval.
+
+Prompts are resampled, and the percentiles of their mean are expanded: resampling n prompts makes the mean's spread too
+small by sqrt((n - 1) / n), and takes normal quantiles where a few prompts need Student's. So the percentile is the one
+at which a normal with that smaller spread has Student's quantile (Hesterberg 2015, The American Statistician 69, 371,
+section 4.2). Beyond TAIL, where few resamples or few prompts say nothing, the curve goes on as Student's does: levels
+adjusted for thousands of cells need it, and so do three prompts, whose means have ten values in all.
+
+Where the servers were started again, or the rounds are many, the mean has two sources of chance: which prompts were
+asked, and which starts (rounds) were met. They are crossed: every prompt meets every start. Then the variance is that
+of the two-way layout with random rows and columns, and the degrees of freedom are Satterthwaite's (1946, Biometrics
+Bulletin 2, 110).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy import special
+
+from tandem.bench.columns import Mask, Whole
+from tandem.bench.quantiles import Values
+
+FEWEST_PROMPTS = 3
+"""Fewer have no spread worth the name."""
+
+FEWEST_STARTS = 6
+"""Starts of an arm, or rounds, from which on their spread is estimated; fewer would make every interval endless."""
+
+LEVEL = 0.95
+_RESAMPLES = 4_000
+_NUMBERS = 4_000_000  # of a resampling matrix: 32 MB; a thousand prompts are resampled so often only
+_TAIL = 2.0  # Student's quantile, up to which the resamples speak
+_GRID: Values = np.linspace(-_TAIL, _TAIL, 41)
+_NO_WIDTH = 1e-9  # a log-ratio below it is a rounding error
+_UNKNOWN = -1
+_SWEEPS = 50  # to fill in absent cells of the layout
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean log-ratio and how sure it is.
+
+    Args:
+        log: mean over prompts; its exp is the geometric mean of their ratios.
+        se: its standard error. df: degrees of freedom of that.
+        low, high: ends of the interval at the level asked for.
+        p: of the test that it is 0, two-sided.
+        bends: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is Student's.
+    """
+
+    log: float
+    se: float
+    df: float
+    low: float
+    high: float
+    p: float
+    bends: Values = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+
+
+def estimate(  # noqa: PLR0913 - the signature is a sentence: values, what they are crossed with, how to answer
+    logs: Values,
+    by_round: Values | None = None,
+    starts: Whole | None = None,
+    *,
+    placements: Whole | None = None,
+    level: float = LEVEL,
+    seed: int = 0,
+) -> Estimate | None:
+    """Return the mean of `logs` with its interval; None of fewer than FEWEST_PROMPTS prompts.
+
+    Prompts whose value is not finite are absent. Where all values are the same, the interval has no width.
+
+    Args:
+        logs: one log-ratio a prompt, above 0 where the variant is better. Shapes: (prompts,).
+        by_round: the same in each round, NaN where absent. With `starts` it decides whether starts are a factor.
+            Shapes: (prompts, rounds).
+        starts: code of the pair of starts of each round, -1 where unknown. Shapes: (rounds,).
+        placements: code of the placement of each round, -1 where unknown: an effect that swapping takes out, so it
+            is taken out of the starts' spread too. Shapes: (rounds,).
+        level: of low and high.
+        seed: of the resampling.
+    """
+    known = np.isfinite(logs)
+    if known.sum() < FEWEST_PROMPTS:
+        return None
+    if by_round is not None and starts is not None:
+        layout = _layout(by_round[known], starts, placements)
+        if layout is not None:
+            return _crossed(layout, level)
+    return _of_prompts(logs[known], level, seed)
+
+
+def interval_at(found: Estimate, level: float) -> tuple[float, float]:
+    """Return the ends of the interval of `found` at another level."""
+    if not found.se:
+        return found.log, found.log
+    quantile = float(special.stdtrit(found.df, (1 + level) / 2))
+    return found.log + found.se * _bend(found.bends, -quantile), found.log + found.se * _bend(found.bends, quantile)
+
+
+def _of_prompts(logs: Values, level: float, seed: int) -> Estimate:
+    count, mean = len(logs), float(np.mean(logs))
+    se = float(np.std(logs, ddof=1)) / math.sqrt(count)
+    if se < _NO_WIDTH:
+        return _without_width(mean, count - 1.0)
+    resampling = _resampling(count, seed)
+    means = np.sort(resampling.weights @ (logs - mean)) / se
+    below, share = resampling.below, resampling.share
+    return _answered(mean, se, count - 1.0, level, means[below] * (1 - share) + means[below + 1] * share)
+
+
+class _Resampling(NamedTuple):
+    """Weights of the prompts in each resample, and between which sorted means the curve's points lie."""
+
+    weights: Values
+    below: Whole
+    share: Values
+
+
+@lru_cache(maxsize=32)
+def _resampling(count: int, seed: int) -> _Resampling:
+    draws = min(_RESAMPLES, max(1_000, _NUMBERS // count))
+    rng = np.random.default_rng([seed, count])
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=draws) / count
+    places = special.ndtr(_GRID * math.sqrt(count / (count - 1))) * draws - 0.5
+    below = np.clip(np.floor(places).astype(np.intp), 0, draws - 2)
+    return _Resampling(weights, below, np.clip(places - below, 0.0, 1.0))
+
+
+def _answered(log: float, se: float, df: float, level: float, bends: Values) -> Estimate:
+    p = 2 * float(special.stdtr(df, -abs(_unbend(bends, -log / se))))
+    bare = Estimate(log, se, df, log, log, p, bends)
+    low, high = interval_at(bare, level)
+    return Estimate(log, se, df, low, high, p, bends)
+
+
+def _without_width(log: float, df: float) -> Estimate:
+    nothing = abs(log) < _NO_WIDTH
+    return Estimate(0.0 if nothing else log, 0.0, df, log, log, 1.0 if nothing else 0.0)
+
+
+def _bend(bends: Values, quantile: float) -> float:
+    """Return where the mean is at one of Student's quantiles, in standard errors from its middle."""
+    if not len(bends):
+        return quantile
+    inside = min(max(quantile, -_TAIL), _TAIL)
+    return float(np.interp(inside, _GRID, bends)) + quantile - inside
+
+
+def _unbend(bends: Values, place: float) -> float:
+    """Return Student's quantile of a place; the inverse of _bend."""
+    if not len(bends):
+        return place
+    inside = min(max(place, float(bends[0])), float(bends[-1]))
+    return float(np.interp(inside, bends, _GRID)) + place - inside
+
+
+class _Layout(NamedTuple):
+    """Log-ratios by prompt and start, the placements' effect taken out.
+
+    Args:
+        cells: Shapes: (prompts, starts). absent: which of them were filled in.
+        placements: how many placements there were; 1 where nothing was taken out.
+        weight: how many starts the mean over them is worth: fewer than there are where placements have unequal shares.
+    """
+
+    cells: Values
+    absent: Mask
+    placements: int
+    weight: float
+
+
+def _layout(by_round: Values, starts: Whole, placements: Whole | None) -> _Layout | None:
+    """Return prompts by starts; None where starts are too few or cells too many are absent."""
+    met = (starts != _UNKNOWN) & np.isfinite(by_round).any(axis=0)
+    codes, columns = np.unique(starts[met], return_inverse=True)
+    if len(codes) < FEWEST_STARTS:
+        return None
+    cells = np.column_stack([_row_means(by_round[:, met][:, columns == code]) for code in range(len(codes))])
+    cells = cells[np.isfinite(cells).any(axis=1)]
+    absent = ~np.isfinite(cells)
+    if len(cells) < FEWEST_PROMPTS or absent.mean() > 0.5:  # noqa: PLR2004 - half is a majority
+        return None
+    cells = _filled(cells, absent)
+    groups = _groups(placements[met], columns, len(codes)) if placements is not None else None
+    if groups is None:
+        return _Layout(cells, absent, 1, float(len(codes)))
+    means = [cells[:, groups == group].mean() for group in np.unique(groups)]
+    sizes = np.unique(groups, return_counts=True)[1]
+    cells = cells + np.mean(means) - np.array(means)[groups]
+    return _Layout(cells, absent, len(sizes), len(sizes) ** 2 / float((1 / sizes).sum()))
+
+
+def _row_means(values: Values) -> Values:
+    """Return the mean of what is known in each row; NaN where nothing is."""
+    known = np.isfinite(values)
+    sums = np.where(known, values, 0.0).sum(axis=1)
+    means: Values = np.divide(sums, known.sum(axis=1), out=np.full(len(values), np.nan), where=known.any(axis=1))
+    return means
+
+
+def _filled(cells: Values, absent: Mask) -> Values:
+    """Return the layout with absent cells at their row's and column's mean (Yates 1933): they add no residual."""
+    if not absent.any():
+        return cells
+    filled: Values = np.where(absent, np.nanmean(cells), cells)
+    for _ in range(_SWEEPS):
+        fitted = filled.mean(axis=1, keepdims=True) + filled.mean(axis=0, keepdims=True) - filled.mean()
+        filled = np.where(absent, fitted, cells)
+    return filled
+
+
+def _groups(placements: Whole, columns: Whole, count: int) -> Whole | None:
+    """Return the placement of each start from 0; None where one is unknown, or one start met two, or all met one."""
+    of_start = [np.unique(placements[columns == code]) for code in range(count)]
+    if any(len(codes) != 1 or codes[0] == _UNKNOWN for codes in of_start):
+        return None
+    groups = np.unique(np.concatenate(of_start), return_inverse=True)[1]
+    sizes = np.bincount(groups)
+    return groups if len(sizes) > 1 and count > len(sizes) + 1 else None
+
+
+def _crossed(layout: _Layout, level: float) -> Estimate:
+    cells, log = layout.cells, float(layout.cells.mean())
+    rows, columns = cells.shape
+    of_rows, of_columns = cells.mean(axis=1) - log, cells.mean(axis=0) - log
+    rest = cells - log - of_rows[:, None] - of_columns[None, :]
+    df_rows, df_columns = rows - 1, columns - layout.placements
+    df_rest = max(df_rows * df_columns - int(layout.absent.sum()), 1)
+    by_prompt = columns * float((of_rows**2).sum()) / df_rows / (rows * columns)
+    by_start = rows * float((of_columns**2).sum()) / df_columns / (rows * layout.weight)
+    by_rest = float((rest**2).sum()) / df_rest / (rows * layout.weight)
+    # both hold the residual's share, so it counts twice in their sum; neither alone can be more than the whole
+    variance = max(by_prompt + by_start - by_rest, by_prompt, by_start)
+    if variance < _NO_WIDTH**2:
+        return _without_width(log, float(min(df_rows, df_columns)))
+    parts = by_prompt**2 / df_rows + by_start**2 / df_columns + by_rest**2 / df_rest
+    df = min(max(variance**2 / parts, min(df_rows, df_columns)), df_rows + df_columns)
+    return _answered(log, math.sqrt(variance), float(df), level, np.empty(0))
