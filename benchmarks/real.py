@@ -86,7 +86,9 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=1, help="A B B A passes over the suite (default 1)")
     parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
-    parser.add_argument("--classes", metavar="NAME,...", help=f"of the suite; all by default, {JUDGED} for the second pair")
+    parser.add_argument(
+        "--classes", metavar="NAME,...", help=f"of the suite; all by default, {JUDGED} for the second pair"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
     parser.add_argument("--prompts-per-class", type=int, default=6, help="of the suite (default 6, all it has)")
     parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")

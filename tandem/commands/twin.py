@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 READY_S = 60.0
 LAST_PORT = 65_535
+MOST_FASTER = 100.0  # then a step is half a millisecond, as late as a chunk is written
 BEYOND = 2  # an answer that is meant to run into max_tokens is longer by this factor
 LENGTH, SPREAD = 0.5, 0.15  # of the least max_tokens of a class: its answers and how they differ; a thought fits in
 
@@ -54,6 +55,9 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--log", type=Path, metavar="DIR", help="folder for the truth logs, VARIANT.jsonl")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of bursts and jitter; never of the text")
     parser.add_argument(
+        "--faster", type=_factor, default=1.0, metavar="X", help="every time of the servers divided by X (default 1)"
+    )
+    parser.add_argument(
         "--write", type=Path, metavar="DIR", help="write VARIANT.yaml there, to be edited; start nothing"
     )
     parser.add_argument(
@@ -70,6 +74,14 @@ def _port(text: str) -> int:
     return port
 
 
+def _factor(text: str) -> float:
+    """Read how much faster; argparse tells what is no number, too."""
+    factor = float(text)
+    if not 1 / MOST_FASTER <= factor <= MOST_FASTER:
+        raise argparse.ArgumentTypeError(f"{text} is no factor: {1 / MOST_FASTER:g} to {MOST_FASTER:g}")
+    return factor
+
+
 def twin(chosen: Selection, options: argparse.Namespace) -> Exit:
     """Start every variant's server, say where they listen, and wait for SIGINT or SIGTERM, or for a command's end.
 
@@ -82,7 +94,8 @@ def twin(chosen: Selection, options: argparse.Namespace) -> Exit:
     from tandem.twin.server.pair import pair  # noqa: PLC0415 - numpy and pydantic records, for this command alone
 
     experiment = _experiment(chosen, options.experiment)
-    knobs = pair(experiment, catalogue(), dict(sketches()), seed=options.seed)
+    declared = pair(experiment, catalogue(), dict(sketches()), seed=options.seed)
+    knobs = {name: each.faster(options.faster) for name, each in declared.items()}
     if options.write is not None:
         for path in _write(knobs, options.write):
             print(path)

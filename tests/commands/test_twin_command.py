@@ -116,3 +116,23 @@ def test_the_command_line_loads_nothing_of_the_twin():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "[]"
+
+
+def test_a_faster_twin_has_every_time_divided_and_nothing_else_changed(tmp_path):
+    for folder, flags in (("plain", []), ("fast", ["--faster", "5"])):
+        assert main(["twin", "--experiment", "post", "--write", str(tmp_path / folder), *flags]) == 0
+
+    plain, fast = (read_knobs(tmp_path / folder / "qwen-sd-vllm.yaml") for folder in ("plain", "fast"))
+    times = ("step_ms", "draft_ms", "prefill_base_ms", "prefill_ms_per_token")
+
+    assert fast == plain.faster(5)
+    assert fast.step_ms == (9.0,)
+    assert fast.model_dump(exclude=set(times)) == plain.model_dump(exclude=set(times))
+    assert all(getattr(fast, name) == pytest.approx(getattr(plain, name) / 5) for name in times[1:])
+
+
+def test_a_factor_that_no_server_can_follow_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        main(["twin", "--experiment", "post", "--faster", "1000"])
+
+    assert "1000 is no factor: 0.01 to 100" in capsys.readouterr().err
