@@ -1,18 +1,19 @@
 """The account, as these credentials see it.
 
-Invariant: no client of this module sends a call that is not in `calls.CALLS`, whoever holds the client.
+Invariant: no client of this module sends a call that was not allowed to the account, whoever holds the client; these
+are `calls.CALLS`, unless something else is said where an account is made.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from botocore import xform_name
 
 from tandem.ops.account import client, session
-from tandem.ops.doctor.calls import known, resources
+from tandem.ops.doctor.calls import CALLS, Call, known, resources
 from tandem.ops.fault import RAISED, DeniedError, OpsError, ask, code_of, fault_of
 from tandem.spec.environment import Environment
 
@@ -27,15 +28,17 @@ class Account:
     Args:
         environment: whose account and region are asked.
         shared: a boto3 session; None takes a new one.
+        calls: that may be made.
     """
 
-    def __init__(self, environment: Environment, shared: Any = None) -> None:
+    def __init__(self, environment: Environment, shared: Any = None, calls: Iterable[Call] = CALLS) -> None:
         self.environment, self._session = environment, shared
+        self._calls = {(call.service, call.operation) for call in calls}
         self._clients: dict[tuple[str, str], Any] = {}
         self._lock = threading.Lock()
 
     def client(self, service: str, region: str = "") -> Any:
-        """Return a client that refuses every call but the doctor's; made once, for boto3 makes them one at a time.
+        """Return a client that refuses every call but the allowed; made once, for boto3 makes them one at a time.
 
         Raises:
             OpsError: the settings of this machine cannot be used.
@@ -45,7 +48,7 @@ class Account:
             if (service, place) not in self._clients:
                 self._session = self._session or session()
                 made = client(self.environment.model_copy(update={"region": place}), service, self._session)
-                made.meta.events.register("before-call", _only_known)
+                made.meta.events.register("before-call", self._only_allowed)
                 self._clients[service, place] = made
             return self._clients[service, place]
 
@@ -108,10 +111,7 @@ class Account:
             error.problem, where=error.where, change=f"add {action} on {on} to the policy of this identity"
         )
 
-
-def _only_known(model: Any, **_: Any) -> None:
-    service, operation = str(model.service_model.service_name), str(model.name)
-    try:
-        known(service, operation)
-    except KeyError:
-        raise UncalledError(f"{service} {operation} is no call of the doctor's") from None
+    def _only_allowed(self, model: Any, **_: Any) -> None:
+        service, operation = str(model.service_model.service_name), str(model.name)
+        if (service, operation) not in self._calls:
+            raise UncalledError(f"{service} {operation} is no call of the doctor's")

@@ -1,12 +1,13 @@
 """Every call that the doctor may make, and the IAM policy that allows just these.
 
-Invariant: `Account.ask` makes no call that is not in CALLS, and each of them reads. Actions and the resources that they
-take are those of the Service Authorization Reference; `*` stands where it names no narrower resource.
+Invariant: `Account.ask` makes no call that is not in CALLS, and each of them reads; the proof of the one-shot stop, and
+nothing else, may make those of PROOF_CALLS too. Actions and the resources that they take are those of the Service
+Authorization Reference; `*` stands where it names no narrower resource.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +17,13 @@ from tandem.spec.built_image import BUILT
 from tandem.spec.environment import Environment
 from tandem.stop import POINTER_KEY
 
+PROOF = "prove-stop-"  # a proof's schedule begins with it; a lease's with `stop-`
 FENCE_AND_LEASES = ("stop.json", POINTER_KEY, "runs/*/lease.json", "runs/*/heartbeat.json")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One read of one service.
+    """One call of one service.
 
     Args:
         service: as boto3 names it.
@@ -42,6 +44,7 @@ def _call(service: str, operation: str, action: str | None = None) -> Call:
 
 CALLS = (
     _call("sts", "GetCallerIdentity", ""),
+    _call("ce", "ListCostAllocationTags"),
     _call("cloudformation", "DescribeStacks"),
     _call("ec2", "DescribeAvailabilityZones"),
     _call("ec2", "DescribeCapacityReservations"),
@@ -69,14 +72,30 @@ CALLS = (
 )
 """In the order of their names, after the one that says who asks."""
 
-_BY_NAME = {(call.service, call.operation): call for call in CALLS}
+PROOF_CALLS = (
+    _call("eks", "DescribeUpdate"),
+    _call("eks", "ListUpdates"),
+    _call("scheduler", "CreateSchedule"),
+    _call("scheduler", "DeleteSchedule"),
+    _call("scheduler", "GetSchedule"),
+    _call("sqs", "DeleteMessage"),
+    _call("sqs", "GetQueueUrl"),
+    _call("sqs", "ReceiveMessage"),
+)
+"""What `--prove-stop` asks beside CALLS: a schedule of its own, EKS's updates, and the queue of what was given up."""
+
+PASS_ROLE, DECRYPT = (
+    "iam:PassRole",
+    "kms:Decrypt",
+)  # what IAM asks for beside a schedule with a role, an encrypted queue
+_BY_NAME = {(call.service, call.operation): call for call in (*CALLS, *PROOF_CALLS)}
 
 
 def known(service: str, operation: str) -> Call:
     """Return the call of this name.
 
     Raises:
-        KeyError: the doctor may not make it.
+        KeyError: neither the doctor nor the proof may make it.
     """
     return _BY_NAME[service, operation]
 
@@ -97,6 +116,9 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
         return f"arn:{place}:{service}:{region}:{account}:{rest}"
 
     principals = _principals(environment)
+    updates = [arn("eks", f"cluster/{cluster}"), arn("eks", f"nodegroup/{cluster}/{group}/*")]
+    schedules = [arn("scheduler", f"schedule/{names.schedule_group(environment)}/{PROOF}*")]
+    queue = [arn("sqs", names.dead_letter_queue(environment))]
     found = {
         "cloudformation:DescribeStacks": [arn("cloudformation", f"stack/{environment.name}-*/*")],
         "ecr:DescribeImages": [arn("ecr", f"repository/{name}") for name in own],
@@ -107,6 +129,16 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
         "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{key}" for key in FENCE_AND_LEASES],
         "s3:ListBucket": [f"arn:{place}:s3:::{name}" for name in buckets],
         "sns:ListSubscriptionsByTopic": [topic_arn(environment)],
+        "eks:DescribeUpdate": updates,
+        "eks:ListUpdates": updates,
+        "scheduler:CreateSchedule": schedules,
+        "scheduler:DeleteSchedule": schedules,
+        "scheduler:GetSchedule": schedules,
+        "sqs:DeleteMessage": queue,
+        "sqs:GetQueueUrl": queue,
+        "sqs:ReceiveMessage": queue,
+        PASS_ROLE: [f"arn:{place}:iam::{account}:role/{names.scheduler_role(environment)}"],
+        DECRYPT: [arn("kms", "key/*")],
         "ssm:GetParameter": [arn("ssm", f"parameter{version_parameter(environment)}")],
         "iam:GetPolicy": [boundary_arn(environment)] if environment.bootstrap.permissions_boundary else [],
         "secretsmanager:DescribeSecret": (
@@ -141,14 +173,32 @@ def topic_arn(environment: Environment) -> str:
     return f"arn:{place}:sns:{here}:{names.topic(environment)}"
 
 
-def policy(environment: Environment) -> dict[str, Any]:
-    """Return the IAM policy that allows all the doctor asks of this environment, and nothing else."""
-    return {"Version": "2012-10-17", "Statement": list(_statements(environment))}
+def policy(environment: Environment, *, proof: bool = False) -> dict[str, Any]:
+    """Return the IAM policy that allows all the doctor asks of this environment, and nothing else.
+
+    Args:
+        environment: as declared.
+        proof: whether it is to allow the proof of the one-shot stop too.
+    """
+    statements = list(_statements(environment, (*CALLS, *PROOF_CALLS) if proof else CALLS))
+    return {"Version": "2012-10-17", "Statement": [*statements, *(_beside(environment) if proof else ())]}
 
 
-def _statements(environment: Environment) -> Iterator[dict[str, Any]]:
+def _beside(environment: Environment) -> Iterator[dict[str, Any]]:
+    """Yield what a schedule with a role and an encrypted queue need beside their own calls."""
+    for action, condition in (
+        (PASS_ROLE, {"iam:PassedToService": "scheduler.amazonaws.com"}),
+        (DECRYPT, {"kms:ViaService": f"sqs.{environment.region}.amazonaws.com"}),
+    ):
+        yield {
+            "Effect": "Allow", "Action": action, "Resource": list(resources(environment, action)),
+            "Condition": {"StringEquals": condition},
+        }  # fmt: skip
+
+
+def _statements(environment: Environment, calls: Iterable[Call]) -> Iterator[dict[str, Any]]:
     everywhere: list[str] = []
-    for action in sorted({call.action for call in CALLS if call.action}):
+    for action in sorted({call.action for call in calls if call.action}):
         arns = resources(environment, action)
         if arns == ("*",):
             everywhere.append(action)
