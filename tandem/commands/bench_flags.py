@@ -19,6 +19,12 @@ EXTRAS = {"token-ids": "token_ids", "logprobs": "logprobs"}
 MOST_CONCURRENCY, MOST_COUNT, MOST_SEED = 4096, 1_000_000, 2**63 - 1
 
 
+REPORT_CODES = (
+    "exit codes: 0 judged; 1 some requests failed; 2 bad input; 3 an arm has a class in which nothing succeeded; 4 void: "
+    "a control failed, nothing may be concluded"
+)
+
+
 def add_flags(run: argparse.ArgumentParser) -> None:
     """Declare every flag of `tandem bench run`."""
     _arms(run)
@@ -27,6 +33,24 @@ def add_flags(run: argparse.ArgumentParser) -> None:
     out = run.add_argument_group("output").add_mutually_exclusive_group(required=True)
     out.add_argument("--out", type=Path, metavar="DIR", help="a new folder for the run")
     out.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR; other flags as before")
+
+
+def add_report_flags(report: argparse.ArgumentParser) -> None:
+    """Declare what `tandem bench report` takes."""
+    report.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
+    report.add_argument(
+        "--margin", type=margin, metavar="SHARE", help="a difference within it is `same` (default 0.05)"
+    )
+    report.add_argument(
+        "--price",
+        type=positive("USD an hour"),
+        metavar="USD_PER_HOUR",
+        help="of what the run occupied; else the run's own",
+    )
+    report.add_argument(
+        "--tokenizer", type=Path, metavar="FILE", help="the target's tokenizer.json, where servers give no token ids"
+    )
+    report.add_argument("--figures", action="store_true", help="the figures alone, without a verdict")
 
 
 def add_publish_flags(publish: argparse.ArgumentParser) -> None:
@@ -145,6 +169,11 @@ def positive(what: str) -> Callable[[str], float]:
         return _number(text, 1e-6, 1e6, f"{what}, above 0")
 
     return read
+
+
+def margin(text: str) -> float:
+    """Return a share of a speed-up."""
+    return _number(text, 0.001, 1.0, "a share from 0.001 to 1, as 0.05")
 
 
 def seconds(text: str) -> float:
