@@ -1,0 +1,137 @@
+"""The verdict on a run: all that its records allow to be said, in the form of verdict.json.
+
+Invariant: every part is made from the records of this folder by the module that owns it; nothing is read from an earlier
+verdict; the same files and the same flags give the same bytes.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from tandem.bench.fault import WorldError
+from tandem.bench.judge.acceptance import acceptance
+from tandem.bench.judge.cells import cells
+from tandem.bench.judge.claims import answers
+from tandem.bench.judge.controls import controls
+from tandem.bench.judge.cost import costs
+from tandem.bench.judge.equality import equality
+from tandem.bench.judge.form import FILE, Definition, Verdict
+from tandem.bench.judge.headline import headlines
+from tandem.bench.judge.observations import Observations
+from tandem.bench.manifest import Manifest, run_id
+from tandem.metrics import metric
+
+MARGIN = 0.05
+"""A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
+
+_WORDS = (
+    ("speed-up", "1", "how many times as fast the variant is: baseline / variant for times, variant / baseline for "
+     "rates; the geometric mean over prompts of each prompt's own speed-up, of medians over its repeats"),
+    ("interval", "1", "95 of 100 such intervals hold the true speed-up; by resampling prompts, because requests of one "
+     "prompt are alike and would make it look narrower than it is"),
+    ("faster, slower", "", "the test that the speed-up is 1 is refuted with all cells of the report taken into account "
+     "(Holm), and the speed-up is beyond the noise floor"),
+    ("same", "", "the whole interval lies inside the margin"),
+    ("no evidence", "", "neither: the run cannot tell; how many prompts could stands beside it"),
+    ("noise floor", "1", "how far the baseline is from itself when it is asked twice, by the farther end of the interval"),
+    ("detectable", "1", "the smallest speed-up that so many prompts would find four times out of five"),
+    ("void", "", "a control failed, so nothing may be concluded from the run"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What the reader of a run asks for.
+
+    Args:
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
+        usd_per_hour: in place of the manifest's price; None keeps that.
+        tokenizer: the target's tokenizer.json, for outputs of servers that give no token ids; None compares characters.
+    """
+
+    margin: float = MARGIN
+    usd_per_hour: float | None = None
+    tokenizer: Path | None = None
+
+
+def unjudged(run: Manifest) -> str | None:
+    """Return why a run has no verdict; None where it has one."""
+    if run.generator == "llmperf":
+        return "llmperf's records have neither prompts nor tokens, so no verdict is built on them"
+    if len(run.arms) < 2:  # noqa: PLR2004 - a comparison takes two
+        return "one arm was measured, so there is nothing to compare: name a --variant"
+    return None
+
+
+def judge(seen: Observations, asked: Asked, notes: Sequence[str] = ()) -> Verdict:
+    """Return the verdict on a run.
+
+    Args:
+        seen: its requests.
+        asked: how it is to be judged.
+        notes: what a reader must know beside.
+
+    Raises:
+        BenchError: a file that is asked for cannot be used.
+    """
+    run = seen.run
+    checked = controls(seen)
+    found = cells(seen, checked, margin=asked.margin)
+    equal = equality(seen, tokenizer=asked.tokenizer)
+    accepted = acceptance(seen)
+    price = asked.usd_per_hour if asked.usd_per_hour is not None else run.price_usd_per_hour
+    return Verdict(
+        version=run.version, run=run_id(run), folder=seen.folder.resolve().name, created_utc=run.created_utc,
+        baseline=seen.baseline, variants=seen.variants, requests=len(seen), failed=int(seen.failed.sum()),
+        margin=asked.margin, controls=checked, cells=found, equality=equal, acceptance=accepted,
+        headlines=headlines(seen, found, checked, equal, margin=asked.margin),
+        claims=answers(seen, found, equal, accepted, margin=asked.margin),
+        cost=costs(seen, usd_per_hour=price),
+        definitions=tuple(_definitions(cell.metric for cell in found)),
+        notes=tuple(dict.fromkeys([*notes, *map(str, seen.torn)])),
+        recompute=tuple(_recompute(seen.folder, asked, run)),
+    )  # fmt: skip
+
+
+def save(folder: Path, verdict: Verdict) -> Path:
+    """Write verdict.json whole: a reader sees the old one or the new one.
+
+    Raises:
+        WorldError: the folder cannot be written to.
+    """
+    path = folder / FILE
+    new = path.with_name(f"{FILE}.new")
+    try:
+        new.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n")
+        new.replace(path)
+    except OSError as error:
+        raise WorldError(
+            f"the verdict cannot be written: {error.strerror or error}",
+            where=str(path),
+            change="make room or choose a folder that may be written to; the records are whole",
+        ) from error
+    return path
+
+
+def _definitions(metrics: Iterable[str]) -> Iterator[Definition]:
+    for name in dict.fromkeys(metrics):
+        known = metric(name)
+        yield Definition(name=name, unit=known.unit, definition=known.definition)
+    for name, unit, said in _WORDS:
+        yield Definition(name=name, unit=unit, definition=said)
+
+
+def _recompute(folder: Path, asked: Asked, run: Manifest) -> Iterator[str]:
+    """Yield the command that makes the same verdict from a copy of the folder."""
+    flags = [] if asked.margin == MARGIN else ["--margin", f"{asked.margin:g}"]
+    if asked.usd_per_hour is not None:
+        flags += ["--price", f"{asked.usd_per_hour:g}"]
+    if asked.tokenizer is not None:
+        flags += ["--tokenizer", asked.tokenizer.name]
+    yield shlex.join(["tandem", "bench", "report", folder.resolve().name, *flags])
+    yield f"measured by Tandem {run.version}; records.jsonl, counters.jsonl and manifest.json are all it needs"
