@@ -20,8 +20,8 @@ MOST_CONCURRENCY, MOST_COUNT, MOST_SEED = 4096, 1_000_000, 2**63 - 1
 
 
 REPORT_CODES = (
-    "exit codes: 0 judged; 1 some requests failed; 2 bad input; 3 an arm has a class in which nothing succeeded; 4 void: "
-    "a control failed, nothing may be concluded"
+    "exit codes: 0 judged; 1 some requests failed; 2 bad input; 3 an arm has a class in which nothing succeeded; "
+    "4 void: a control failed, nothing may be concluded"
 )
 
 

@@ -1,7 +1,7 @@
 """The verdict on a run: all that its records allow to be said, in the form of verdict.json.
 
-Invariant: every part is made from the records of this folder by the module that owns it; nothing is read from an earlier
-verdict; the same files and the same flags give the same bytes.
+Invariant: every part is made from the records of this folder by the module that owns it; nothing is read from an
+earlier verdict; the same files and the same flags give the same bytes.
 """
 
 from __future__ import annotations
@@ -30,18 +30,40 @@ MARGIN = 0.05
 """A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
 
 _WORDS = (
-    ("speed-up", "1", "how many times as fast the variant is: baseline / variant for times, variant / baseline for "
-     "rates; the geometric mean over prompts of each prompt's own speed-up, of medians over its repeats"),
-    ("interval", "1", "95 of 100 such intervals hold the true speed-up; by resampling prompts, because requests of one "
-     "prompt are alike and would make it look narrower than it is"),
-    ("faster, slower", "", "the test that the speed-up is 1 is refuted with all cells of the report taken into account "
-     "(Holm), and the speed-up is beyond the noise floor"),
-    ("same", "", "the whole interval lies inside the margin"),
-    ("no evidence", "", "neither: the run cannot tell; how many prompts could stands beside it"),
-    ("noise floor", "1", "how far the baseline is from itself when it is asked twice, by the farther end of the interval"),
-    ("detectable", "1", "the smallest speed-up that so many prompts would find four times out of five"),
-    ("void", "", "a control failed, so nothing may be concluded from the run"),
-)  # fmt: skip
+    Definition(
+        name="speed-up",
+        unit="1",
+        definition="how many times as fast the variant is: baseline / variant for times, variant / baseline for rates; "
+        "the geometric mean over prompts of each prompt's own speed-up, of medians over its repeats",
+    ),
+    Definition(
+        name="interval",
+        unit="1",
+        definition="95 of 100 such intervals hold the true speed-up; by resampling prompts, because requests of one "
+        "prompt are alike and would make it look narrower than it is",
+    ),
+    Definition(
+        name="faster, slower",
+        unit="",
+        definition="the test that the speed-up is 1 is refuted with all cells of the report taken into account (Holm), "
+        "and the speed-up is beyond the noise floor",
+    ),
+    Definition(name="same", unit="", definition="the whole interval lies inside the margin"),
+    Definition(
+        name="no evidence", unit="", definition="neither: the run cannot tell; how many prompts could stands beside it"
+    ),
+    Definition(
+        name="noise floor",
+        unit="1",
+        definition="how far the baseline is from itself when it is asked twice, by the farther end of the interval",
+    ),
+    Definition(
+        name="detectable",
+        unit="1",
+        definition="the smallest speed-up that so many prompts would find four times out of five",
+    ),
+    Definition(name="void", unit="", definition="a control failed, so nothing may be concluded from the run"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,8 +144,7 @@ def _definitions(metrics: Iterable[str]) -> Iterator[Definition]:
     for name in dict.fromkeys(metrics):
         known = metric(name)
         yield Definition(name=name, unit=known.unit, definition=known.definition)
-    for name, unit, said in _WORDS:
-        yield Definition(name=name, unit=unit, definition=said)
+    yield from _WORDS
 
 
 def _recompute(folder: Path, asked: Asked, run: Manifest) -> Iterator[str]:
