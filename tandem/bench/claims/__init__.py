@@ -1,0 +1,1 @@
+"""What the post of April 2026 claims, row by row, as data, and its loader."""
