@@ -303,7 +303,10 @@ def _starts(folder: Path, told: Mapping[str, Sequence[Any]]) -> list[str | None]
     began: dict[tuple[Any, ...], str] = {}
     for scrape in counters.read_scrapes(folder / counters.FILE):
         if scrape.counters and "began_s" in scrape.counters:
-            key = (scrape.arm, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
+            key = (scrape.arm, scrape.class_, scrape.concurrency, scrape.rate_per_s, scrape.round, scrape.slot)
             began[key] = f"{scrape.counters['began_s']:.2f}"
-    keys = zip(*(told[name] for name in ("arm", "concurrency", "rate_per_s", "round", "slot")), strict=True)
-    return [start or began.get(key) for start, key in zip(told["start"], keys, strict=True)]
+    keys = zip(*(told[name] for name in ("arm", "class_", "concurrency", "rate_per_s", "round", "slot")), strict=True)
+    return [
+        start or began.get(key) or began.get((key[0], None, *key[2:]))  # a turn of mixed classes has no class
+        for start, key in zip(told["start"], keys, strict=True)
+    ]
