@@ -9,10 +9,10 @@ from __future__ import annotations
 import textwrap
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import FILE, Acceptance, Cell, Equality, Headline, Share, Verdict
+from tandem.bench.judge.form import FILE, Acceptance, Cell, Equality, Headline, Share, Verdict, Word
 
 WIDTH = 100
 MOST_ROWS = 48
@@ -114,8 +114,8 @@ def _left_out(every: Sequence[Cell], shown: Sequence[Cell], headline: Headline) 
     )
 
 
-def _counts(counted: Counter[str]) -> str:
-    return ", ".join(f"{number:,} {word}" for word, number in counted.most_common())
+def _counts(counted: Mapping[Word, int]) -> str:
+    return ", ".join(f"{number:,} {word}" for word, number in sorted(counted.items(), key=lambda told: -told[1]))
 
 
 def _undecided(cells: Sequence[Cell]) -> Iterator[str]:

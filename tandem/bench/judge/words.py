@@ -15,6 +15,7 @@ from tandem.bench.judge.form import Cell, Headline, Load, Ratio, Verdict
 from tandem.metrics import CATALOGUE, acceptance_position, metric
 
 ABSENT = "-"
+TIMES = "\u00d7"
 SHORT = {
     "e2e_ms": "E2E",
     "tpot_ms": "TPOT",
@@ -72,7 +73,7 @@ def number(value: float | None) -> str:
 
 def times(value: float | None) -> str:
     """Return a ratio; a dash for none."""
-    return ABSENT if value is None else f"{number(value)}×"
+    return ABSENT if value is None else f"{number(value)}{TIMES}"
 
 
 def interval(ratio: Ratio | None) -> str:
