@@ -1,0 +1,133 @@
+import math
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from observed import Asked, Truth, drawn, observed, table, with_figures
+
+from tandem.bench.judge.observations import UNKNOWN
+from tandem.bench.judge.pairs import JUDGED, Grouped, pairs
+
+
+@pytest.fixture(autouse=True)
+def _no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def cell(seen, metric="e2e_ms", **changes):
+    return pairs(seen, **{"baseline": "base", "variant": "spec", "class_": 0, "load": 0, "metric": metric, **changes})
+
+
+def test_a_prompt_is_one_value_of_the_medians_of_its_requests():
+    asked = [Asked(arm="base", e2e_ms=ms, repeat=place) for place, ms in enumerate((100, 900, 120))]
+    asked += [Asked(arm="spec", e2e_ms=ms, repeat=place) for place, ms in enumerate((40, 60, 50, 70))]
+    found = cell(observed(asked))
+    assert found.logs == pytest.approx([math.log(120 / 55)])
+    assert (found.baseline, found.measured) == ([120], [55])
+
+
+def test_a_metric_of_which_more_is_better_points_the_same_way():
+    seen = table({"repeat": {"base": [1000.0], "spec": [500.0]}})
+    assert cell(seen, "output_tokens_per_s").logs == pytest.approx([math.log(2)])
+    assert cell(seen, "e2e_ms").logs == pytest.approx([math.log(2)])
+
+
+def test_slots_of_a_round_pool_and_rounds_stay_apart_in_by_round():
+    times = {("base", 0): (100, 110), ("spec", 0): (50, 60), ("base", 1): (200, 200), ("spec", 1): (50, 50)}
+    asked = [
+        Asked(arm=arm, round=number, slot=slot, e2e_ms=ms)
+        for (arm, number), pair in times.items()
+        for slot, ms in enumerate(pair)
+    ]
+    found = cell(observed(asked))
+    np.testing.assert_allclose(found.by_round, [[math.log(105 / 55), math.log(200 / 50)]])
+    assert found.logs == pytest.approx([math.log(155 / 50)])
+    assert list(found.rounds) == [0, 1]
+
+
+def test_a_round_in_which_one_arm_did_not_answer_a_prompt_does_not_count_for_it():
+    asked = [Asked(arm=arm, round=0, e2e_ms=ms) for arm, ms in (("base", 100), ("spec", 50))]
+    asked += [Asked(arm="base", round=1, e2e_ms=900), Asked(arm="spec", round=1, error="closed")]
+    asked += [Asked(arm=arm, prompt="p1", round=1, e2e_ms=ms) for arm, ms in (("base", 300), ("spec", 100))]
+    found = cell(observed(asked))
+    np.testing.assert_allclose(found.logs, [math.log(2), math.log(3)])
+    np.testing.assert_allclose(found.by_round, [[math.log(2), np.nan], [np.nan, math.log(3)]])
+
+
+def test_only_prompts_that_both_arms_answered_are_paired():
+    seen = table({"repeat": {"base": [100, 200, 300], "spec": [50, np.nan, 100]}})
+    found = cell(seen)
+    assert [seen.prompts[code].prompt_id for code in found.prompts] == ["repeat-0", "repeat-2"]
+
+
+def test_arms_that_never_answered_in_one_round_have_no_pair():
+    found = cell(observed([Asked(arm="base", round=0), Asked(arm="spec", round=1)]))
+    assert found.by_round.shape == (0, 0)
+    assert not len(found.logs)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, -math.inf])
+def test_a_time_that_is_no_number_above_0_is_no_figure(bad):
+    seen = table({"repeat": {"base": [100, 200], "spec": [50, 100]}})
+    values = seen.figures["e2e_ms"].copy()
+    values[3] = bad
+    assert len(cell(with_figures(seen, e2e_ms=values)).logs) == 1
+
+
+def test_the_largest_and_smallest_times_of_all_make_no_infinity():
+    seen = table({"repeat": {"base": [1.7e308, 1.7e308], "spec": [5e-324, 1e-300]}}, repeat=0)
+    assert np.isfinite(cell(seen).logs).all()
+
+
+def test_an_arm_a_class_or_a_metric_that_is_not_there_gives_no_pairs():
+    seen = table({"repeat": {"base": [100.0], "spec": [50.0]}, "chat": {"base": [100.0]}})
+    for changes in ({"variant": "nobody"}, {"class_": 1}, {"class_": 7}, {"load": 3}, {"metric": "tpot_exact_ms"}):
+        assert not len(cell(seen, **changes).logs), changes
+
+
+def test_rounds_that_are_left_out_are_in_no_figure():
+    asked = [
+        Asked(arm=arm, round=number, e2e_ms=ms)
+        for number, both in enumerate(((100, 50), (100, 10), (100, 20)))
+        for arm, ms in zip(("base", "spec"), both, strict=True)
+    ]
+    found = cell(observed(asked), rounds=np.array([True, False]))
+    assert list(found.rounds) == [0]
+    assert found.logs == pytest.approx([math.log(2)])
+
+
+def test_a_round_is_told_by_the_pair_of_starts_and_is_unknown_where_one_did_not_say():
+    starts = (("b0", "s0"), ("b0", "s1"), ("b0", "s0"), ("b1", None))
+    asked = [
+        Asked(arm=arm, round=number, start=start)
+        for number, both in enumerate(starts)
+        for arm, start in zip(("base", "spec"), both, strict=True)
+    ]
+    found = cell(observed(asked))
+    assert found.starts[0] == found.starts[2] != found.starts[1]
+    assert (found.starts[3], list(found.placements)) == (UNKNOWN, [UNKNOWN] * 4)
+
+
+def test_a_start_within_a_round_is_another_pair():
+    asked = [Asked(arm=arm, round=number, start=f"{arm}0") for number in range(2) for arm in ("base", "spec")]
+    asked.append(Asked(arm="spec", round=1, slot=1, start="spec1"))
+    found = cell(observed(asked))
+    assert found.starts[0] != found.starts[1]
+
+
+def test_what_is_grouped_once_is_what_each_cell_alone_gives():
+    seen = drawn(Truth(ratio={"spec": {"repeat": 1.5, "chat": 1.0}, "other": {"repeat": 0.5}}, loads=(1, 4)), seed=3)
+    grouped = Grouped(seen)
+    for class_, load, metric, variant in product(range(2), range(2), JUDGED, ("spec", "other")):
+        rows = (seen.class_ == class_) & (seen.load == load)
+        found = cell(grouped, metric, class_=class_, load=load, variant=variant)
+        for at, prompt in enumerate(found.prompts):
+            medians = [
+                np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.of_arm(arm)])
+                for arm in ("base", variant)
+            ]
+            assert (found.baseline[at], found.measured[at]) == pytest.approx(tuple(medians))
+        assert len(found.prompts) == 12
