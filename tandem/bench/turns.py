@@ -75,7 +75,7 @@ class _Turns(NamedTuple):
 
 
 def _add(found: Measured, turns: Sequence[tuple[Load, Place]], rows: Rows, *, limited: bool) -> None:
-    busy_s = _busy_s(rows.turn, rows.start_s, rows.end_s, len(turns))
+    busy_s = busy_time_s(rows.turn, rows.start_s, rows.end_s, len(turns))
     timed = _Turns(turns, busy_s, rows)
     untold = np.isnan(rows.tokens) & ~rows.failed
     _spread(found, "system_output_tokens_per_s", timed, np.where(rows.failed, 0.0, np.nan_to_num(rows.tokens)), untold)
@@ -102,7 +102,7 @@ def _spread(found: Measured, name: str, turns: _Turns, amounts: Values | Mask, u
             found.spreads[load, name] = across._replace(mean=mean)
 
 
-def _busy_s(turn: Whole, start_s: Values, end_s: Values, number: int) -> Values:
+def busy_time_s(turn: Whole, start_s: Values, end_s: Values, number: int) -> Values:
     """Return, for each turn, the time in which at least one of its requests ran."""
     order = np.lexsort((start_s, turn))
     turn, start_s, end_s = turn[order], start_s[order], end_s[order]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import tomllib
+from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 from typing import Literal, get_args
@@ -148,7 +149,7 @@ def _faults(found: Register) -> list[str]:
     if found.set_up.source not in found.sources:
         faults.append(f"the set-up cites {found.set_up.source!r}; allowed: {', '.join(found.sources)}")
     for claim in found.claim:
-        stated = {
+        stated: dict[str, tuple[tuple[str, ...], Collection[str]]] = {
             "source": ((claim.source,), found.sources),
             "metrics": (claim.metrics, CATALOGUE),
             "classes": ((*claim.classes, *claim.beside), known),
