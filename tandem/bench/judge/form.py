@@ -255,6 +255,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
         why: with figures.
         against: ids of claims that contradict it.
         llmperf: the figure by llmperf's definition beside the true one, where the post used it.
+        variant: the arm that it is answered of; None: of the run as a whole.
     """
 
     claim: str
@@ -264,6 +265,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     why: str
     against: tuple[str, ...] = ()
     llmperf: str | None = None
+    variant: str | None = None
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
