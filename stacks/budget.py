@@ -13,16 +13,9 @@ from aws_cdk import aws_budgets as budgets
 from constructs import Construct
 
 from tandem.spec import names
+from tandem.spec.budgets import counted_tag
 from tandem.spec.environment import Environment
 
-# Regions whose CloudFormation has no AWS::Budgets::Budget, as the registry's schemas of cfn-lint have it; a test holds
-# this list against them. There the budget is made by hand (docs/runbook.md).
-WITHOUT = frozenset({
-    "af-south-1", "ap-east-1", "ap-east-2", "ap-northeast-3", "ap-south-2", "ap-southeast-3",
-    "ap-southeast-4", "ap-southeast-5", "ap-southeast-6", "ap-southeast-7", "ca-west-1", "eu-central-2",
-    "eu-north-1", "eu-south-1", "eu-south-2", "il-central-1", "me-central-1", "mx-central-1",
-    "us-gov-east-1", "us-gov-west-1",
-})  # fmt: skip
 PERCENT = 100.0
 
 
@@ -56,14 +49,9 @@ class MonthlyBudget(Construct):
 
 
 def filters(environment: Environment) -> Mapping[str, list[str]] | None:
-    """Return whose cost counts: this environment's, where tags are used at all; else the account's.
-
-    Budgets sees a tag only once it is activated as a cost allocation tag (AWS Billing user guide, "Activating
-    user-defined cost allocation tags"); until then it sees no cost, and this path stops nothing.
-    """
-    if not environment.tags:
-        return None
-    return {"TagKeyValue": [f"user:{names.OWNER_TAG}${environment.name}"]}
+    """Return whose cost counts: this environment's, where tags are used at all; else the account's."""
+    tag = counted_tag(environment)
+    return {"TagKeyValue": [f"user:{tag}${environment.name}"]} if tag else None
 
 
 def _told(kind: str, topic_arn: str) -> budgets.CfnBudget.NotificationWithSubscribersProperty:

@@ -11,13 +11,14 @@ import aws_cdk as cdk
 from constructs import Construct
 
 from stacks.alarms import AlarmSet
-from stacks.budget import WITHOUT, MonthlyBudget
+from stacks.budget import MonthlyBudget
 from stacks.guard_functions import FUNCTIONS, EveryPass, GuardFunction
 from stacks.guard_key import GuardKey
 from stacks.guard_rights import of_functions
 from stacks.notices import Notices, StopTopic
 from stacks.one_shot import DeadLetters, OneShot
 from stacks.stack import EnvironmentStack
+from tandem.spec.budgets import by_hand
 from tandem.spec.environment import Environment
 from tandem.watch.guard_alarms import guard_alarms
 
@@ -43,7 +44,7 @@ class GuardStack(EnvironmentStack):
         )  # fmt: skip
         EveryPass(self, "EveryPass", function_arn=reap.arn)
         stops = StopTopic(self, "StopTopic", environment=environment, key_arn=key.arn, function_arn=stop.arn)
-        if environment.region in WITHOUT:
+        if by_hand(environment):
             cdk.Annotations.of(self).add_info(
                 f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
             )

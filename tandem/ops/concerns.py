@@ -9,7 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tandem import stop
+from tandem.ops.paths import Path
 from tandem.ops.status import Status
+from tandem.spec.budgets import by_hand
+from tandem.spec.environment import Environment
 
 RUNBOOK = "docs/runbook.md"
 
@@ -60,14 +63,20 @@ def _stops(status: Status) -> Iterator[Concern]:
                           change=f"the reaper's next pass does it; now: tandem stop --env {name}")  # fmt: skip
     for path in status.paths:
         if path.armed is False:
-            yield Concern(problem=f"{path.name} stops nothing: {path.said}", change=_ARM[path.name].format(name=name))
+            yield Concern(problem=f"{path.name} stops nothing: {path.said}", change=_arm(path, status.environment))
 
 
+def _arm(path: Path, environment: Environment) -> str:
+    if path.name == "budget" and by_hand(environment):
+        return f"make it by hand: {RUNBOOK}#when-the-fleet-must-stop"
+    return _ARM[path.name].format(name=environment.name)
+
+
+_DEPLOY = "deploy the stack Guard (npx cdk deploy {name}/Guard -c env={name})"
 _ARM = {
     "schedule": "the reaper still ends the lease; stop and start again to arm it: tandem stop --env {name}",
-    "reaper": "deploy the stack Guard (npx cdk deploy {name}/Guard -c env={name}), then look at its log",
-    "budget": "deploy the stack Guard (npx cdk deploy {name}/Guard -c env={name}); in a region whose CloudFormation "
-    "knows no budget make it by hand",
+    "reaper": f"{_DEPLOY}, then look at its log",
+    "budget": _DEPLOY,
 }
 
 

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from tandem.ops.fault import OpsError, ask, code_of
 from tandem.spec import names
+from tandem.spec.budgets import by_hand
 from tandem.spec.environment import Environment
 from tandem.stop import BLOCK_MARGIN, INSTANCES_ALIVE, PASS_MINUTES, Clients, Guarded, Seen
 
@@ -150,7 +151,7 @@ def budget(budgets: Any, environment: Environment) -> Path:
         found = ask(budgets, "DescribeBudget", f"budget {name}", AccountId=environment.account, BudgetName=name)
     except OpsError as fault:
         if code_of(fault.__cause__) == "NotFoundException":
-            return Path(name="budget", armed=False, at=None, said=f"{name} is missing")
+            return Path(name="budget", armed=False, at=None, said=f"{name} is missing{_who_makes_it(environment)}")
         raise
     spent = float(found["Budget"].get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
     limit = float(found["Budget"].get("BudgetLimit", {}).get("Amount", 0))
@@ -158,3 +159,7 @@ def budget(budgets: Any, environment: Environment) -> Path:
     return Path(
         name="budget", armed=stops or None, at=None, said=f"{spent:,.2f} of {limit:,.2f} USD this month; {does}"
     )
+
+
+def _who_makes_it(environment: Environment) -> str:
+    return f", and CloudFormation makes none in {environment.region}" if by_hand(environment) else ""

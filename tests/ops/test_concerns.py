@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from fleet_seen import BLOCK, GROUP, NOW, fence, instance, lease, seen, status
+from fleet_seen import BLOCK, GROUP, NOW, SPOT, fence, instance, lease, seen, status
 
 from tandem.ops.concerns import concerns
 from tandem.ops.paths import Path
@@ -67,6 +67,17 @@ def test_every_concern_says_what_to_do() -> None:
     )  # fmt: skip
 
     assert [one for one in concerns(found) if not one.change] == []
+
+
+@pytest.mark.parametrize(("region", "change"), [("us-east-2", "deploy the stack Guard"), ("eu-north-1", "by hand")])
+def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_one(region: str, change: str) -> None:
+    missing = Path(name="budget", armed=False, at=None, said="missing")
+    found = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
+
+    (concern,) = concerns(found)
+
+    assert change in concern.change
+    assert ("deploy" in concern.change) is (region == "us-east-2")
 
 
 @pytest.mark.parametrize("source", ["lease", "fence"])

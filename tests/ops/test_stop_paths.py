@@ -12,7 +12,7 @@ from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen
 
 from tandem.ops.fault import OpsError
 from tandem.ops.guarded import guarded
-from tandem.ops.paths import reasons
+from tandem.ops.paths import budget, reasons
 from tandem.ops.reservation import Reservation, reservation
 from tandem.stop import Seen
 
@@ -106,3 +106,15 @@ def test_a_reservation_that_may_not_be_read_is_a_fault_with_its_right(ec2: objec
 def test_what_is_bought_by_the_hour_has_no_reservation(ec2: object) -> None:
     with Stubber(ec2):
         assert reservation(ec2, SPOT) is None
+
+
+@pytest.mark.parametrize(("region", "said"), [("us-east-2", "is missing"), ("eu-north-1", "CloudFormation makes none")])
+def test_a_missing_budget_says_where_no_deploy_makes_one(region: str, said: str) -> None:
+    budgets = boto3.client("budgets", region_name=region, aws_access_key_id="x", aws_secret_access_key="y")  # noqa: S106
+    with Stubber(budgets) as stub:
+        stub.add_client_error("describe_budget", "NotFoundException")
+
+        path = budget(budgets, SPOT.model_copy(update={"region": region}))
+
+    assert path.armed is False
+    assert said in path.said

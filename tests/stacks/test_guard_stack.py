@@ -15,11 +15,11 @@ import aws_cdk as cdk
 import pytest
 from assemblies import COMMITTED, Template, Templates, changed, environment, one, resources, templates
 
-from stacks.budget import WITHOUT
 from stacks.guard import GuardStack
 from stacks.guard_functions import FUNCTIONS, LIMIT_S, ROOT, files, variables
 from tandem.fence import CALLS, Lease
 from tandem.ops.guarded import guarded
+from tandem.spec.budgets import WITHOUT
 from tandem.spec.environment import Block, Environment, Subscription
 from tandem.start import schedule
 from tandem.stop import PASS_MINUTES, Guarded

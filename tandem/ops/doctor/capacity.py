@@ -176,7 +176,7 @@ def _window(subject: Subject, row: dict[str, Any]) -> Iterator[Finding]:
         return
     written = f"capacity.block: {{starts: {starts:{MOMENT}}, ends: {ends:{MOMENT}}}}"
     if capacity.block is None:
-        yield warn("capacity.block is null: nobody knows when the block ends before EC2 does", "write it, deploy Guard",
+        yield warn("capacity.block is null: nobody knows when the block ends before EC2 does", "write it, deploy Fleet",
                    written)  # fmt: skip
     elif (capacity.block.starts, capacity.block.ends) != (starts, ends):
         yield fail(

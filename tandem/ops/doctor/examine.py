@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tandem.ops.doctor import capacity, cluster, identity, people, storage, zones
+from tandem.ops.doctor import capacity, cluster, identity, money, people, storage, zones
 from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import REFUSED, WORLD, Finding, Group, Line, unknown
 from tandem.ops.doctor.subject import Subject
@@ -53,6 +53,7 @@ CHECKS = (
     Check(id="quota", group="capacity", find=capacity.quota, needed=False),
     Check(id="reservation", group="capacity", find=capacity.reservation),
     Check(id="price", group="capacity", find=capacity.price, needed=False),
+    Check(id="cost-tag", group="capacity", find=money.cost_tag, needed=False),
     Check(id="bucket", group="artifacts", find=storage.bucket),
     Check(id="images", group="artifacts", find=storage.images, needed=False),
     Check(id="own-images", group="artifacts", find=storage.own_images, needed=False),

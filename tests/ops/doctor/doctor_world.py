@@ -36,6 +36,8 @@ ACCOUNT = "222233334444"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 RESERVATION = "cr-0123456789abcdef0"
 DIGEST = "sha256:" + "ab" * 32
+# as hashicorp/terraform-provider-aws#37636 records it
+MEMBER = "Failed to list Cost Allocation Tags: Linked account doesn't have access to cost allocation tags."
 TYPE, ZONE, REGION = "trn2.48xlarge", "use2-az3", "us-east-2"
 
 
@@ -71,6 +73,10 @@ class Facts:
     default_addon: dict[str, str] = field(default_factory=dict)
     minors: dict[str, dict[str, Any]] = field(default_factory=dict)
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    cost_tags: dict[str, str] = field(default_factory=dict)
+    """Key of a tag that AWS Billing knows to its status."""
+    member: bool = False
+    """Whether the account is a member of an organization, which may not see these."""
     subscriptions: dict[str, str] | None = None
     """Endpoint to its ARN; None asks the local endpoint, which confirms mail by itself."""
     buckets: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -86,6 +92,7 @@ def good_facts() -> Facts:
         reservations=[block()],
         quotas={"Running On-Demand Trn instances": 192.0, "All Trn Spot Instance Requests": 192.0},
         addons={name: [figure.value] for name, figure in written.addons.items() if figure.value},
+        cost_tags={names.OWNER_TAG: "Active"},
         minors={"1.36": {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": ends.timestamp()}},
     )
 
@@ -111,7 +118,9 @@ class Offers(BaseHTTPRequestHandler):
             self.end_headers()
             return
         answer = self._known(body)
-        if answer is None:
+        if self.facts.member and self.headers.get("X-Amz-Target", "").endswith(".ListCostAllocationTags"):
+            self._send(400, *_json({"__type": "AccessDeniedException", "Message": MEMBER}))
+        elif answer is None:
             self._hand_on(body)
         else:
             self._send(200, *answer)
@@ -151,6 +160,9 @@ class Offers(BaseHTTPRequestHandler):
             "ListServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.quotas)}),
             "ListAWSDefaultServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.default_quotas)}),
             "DescribePullThroughCacheRules": lambda: _json({"pullThroughCacheRules": self._rules()}),
+            "ListCostAllocationTags": lambda: _json(
+                {"CostAllocationTags": self._cost_tags(json.loads(body)["TagKeys"])}
+            ),
             "DescribeSecret": lambda: self._secret(json.loads(body)["SecretId"]),
             "/addons/supported-versions": lambda: _json({"addons": self._addons(asked)}),
             "/cluster-versions": lambda: _json({"clusterVersions": self._minors(asked)}),
@@ -163,6 +175,10 @@ class Offers(BaseHTTPRequestHandler):
 
     def _rules(self) -> list[dict[str, str]]:
         return [{"ecrRepositoryPrefix": one} for one in self.facts.cache_rules]
+
+    def _cost_tags(self, keys: list[str]) -> list[dict[str, str]]:
+        known = {key: status for key, status in self.facts.cost_tags.items() if key in keys}
+        return [{"TagKey": key, "Type": "UserDefined", "Status": status} for key, status in known.items()]
 
     def _secret(self, name: str) -> tuple[str, bytes] | None:
         said = self.facts.secrets.get(name)
