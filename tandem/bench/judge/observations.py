@@ -259,7 +259,7 @@ def _joined(folder: Path, run: Manifest, parts: Sequence[_Columns], torn: tuple[
     """Return all blocks end to end, names as codes."""
     told = {name: [value for part in parts for value in part.told[name]] for name in _COPIED}
     stated = [arm.name for arm in run.arms]
-    arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}{CONTROL}"] if stated else [])
+    arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}{CONTROL}"] if stated else [], stated)
     classes, class_ = _coded(told["class_"], [name for suite in run.suites for name in suite.classes])
     loads, load = _coded(list(zip(told["concurrency"], told["rate_per_s"], strict=True)), [])
     prompts, prompt = _coded(list(zip(told["suite"], told["prompt_id"], strict=True)), [])
@@ -289,9 +289,12 @@ def _joined(folder: Path, run: Manifest, parts: Sequence[_Columns], torn: tuple[
     )  # fmt: skip
 
 
-def _coded(names: Sequence[Any], first: Sequence[Any]) -> tuple[tuple[Any, ...], Whole]:
-    """Return the names that occur, those of `first` in its order and before others, and the code of each."""
-    seen, stated = dict.fromkeys(names), dict.fromkeys(first)
+def _coded(names: Sequence[Any], first: Sequence[Any], always: Sequence[Any] = ()) -> tuple[tuple[Any, ...], Whole]:
+    """Return the names that occur, those of `first` in its order and before others, and the code of each.
+
+    Those of `always`, part of `first`, need not occur: an arm without a record is still the baseline, or a variant.
+    """
+    seen, stated = dict.fromkeys([*names, *always]), dict.fromkeys(first)
     order = [*(name for name in stated if name in seen), *(name for name in seen if name not in stated)]
     known = tuple(name for name in order if name is not None)
     codes = {name: code for code, name in enumerate(known)} | {None: UNKNOWN}

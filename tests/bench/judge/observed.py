@@ -225,7 +225,7 @@ def _joined(
     **columns: Any,
 ) -> Observations:
     stated = [arm.name for arm in run.arms]
-    arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}#2"])
+    arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}#2"], stated)
     classes, class_ = _coded(told["class_"], [name for suite in run.suites for name in suite.classes])
     coded_loads, load = _coded(loads, [])
     coded_prompts, prompt = _coded(prompts, [])

@@ -34,3 +34,10 @@ def test_a_drawn_run_has_the_ratio_it_was_drawn_at():
     made = drawn(Truth(ratio={"spec": {"repeat": 2.0}}, prompts=400, spread=0.05))
     logs = [np.log(made.figures["e2e_ms"][made.of_arm(name)]).mean() for name in ("base", "spec")]
     assert abs(np.exp(logs[0] - logs[1]) - 2.0) < 0.05
+
+
+def test_a_baseline_without_a_record_is_still_the_baseline(tmp_path):
+    arms = (arm("base", role="baseline"), arm("spec"))
+    read, made = observe(write_run(tmp_path, [record(arm="spec")], arms=arms)), observed([Asked(arm="spec")])
+    for seen in (read, made):
+        assert (seen.baseline, seen.variants, seen.of_arm("base").sum()) == ("base", ("spec",), 0)
