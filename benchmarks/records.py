@@ -1,4 +1,7 @@
-"""Measure how long a run's records take to be read and summarized: `tandem bench report` on a file of a million.
+"""Measure how long a run's records take: a million to figures, a hundred thousand to a verdict.
+
+Timed is `tandem bench report --figures`, or with --judged the report whole: figures, verdict and page, a fifth of the
+records in control rounds, no two outputs alike.
 
 The file is what two arms at two concurrencies leave after a long run: 40 to 64 tokens an answer, in bursts of at most
 5 or 8 by arm (two windows, about 17 and 12 chunks an answer), text, running usage and the server's usage, 1 % failed
@@ -26,14 +29,18 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from tandem.bench import manifest  # noqa: E402
+from tandem.bench.judge.form import CONTROL  # noqa: E402
 from tandem.bench.record import Chunk, Record  # noqa: E402
 
 CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst
 WORDS = ["the", "server", "writes", "one", "line", "of", "plain", "text", "after", "another", "until", "said", "what"]
-LIMIT_S, LIMIT_GB = 10.0, 1.0
+LIMIT_S, LIMIT_GB, RECORDS = 10.0, 1.0, 1_000_000  # figures alone
+JUDGED_S, JUDGED_GB, JUDGED_RECORDS = 15.0, 1.0, 100_000
+HTML_MB = 2.0
+CONTROL_EVERY = 5  # rounds
 FAILED = 0.01
-SOME_FAILED = 1  # the exit code that says so
+ENDS = {0, 1, 4}  # judged, some requests failed, void: made figures may be anything
 
 
 def bursts(tokens: int, most: int, rng: random.Random) -> list[int]:
@@ -45,12 +52,15 @@ def bursts(tokens: int, most: int, rng: random.Random) -> list[int]:
     return sizes
 
 
-def record(number: int, rng: random.Random) -> Record:
+def record(number: int, rng: random.Random, *, controls: bool = False) -> Record:
     """Make the record of one request; every field has the size and the digits of a measured one."""
     arm, tokens = list(ARMS)[number // 8 % 2], rng.randint(40, 64)
+    base, variant = ARMS
+    if controls and arm == variant and number // 4_000 % CONTROL_EVERY == CONTROL_EVERY - 1:
+        arm = f"{base}{CONTROL}"
     at, chunks = 0.002 + 0.02 * rng.random(), []
     chunks.append(Chunk(round(at, 9), "role", 0))
-    for size in bursts(tokens, ARMS[arm], rng):
+    for size in bursts(tokens, ARMS[arm.removesuffix(CONTROL)], rng):
         at += 0.04 + 0.01 * rng.random()
         chunks.append(Chunk(round(at, 9), "text", size))
     chunks += [Chunk(round(at + 1e-5, 9), "end", 0), Chunk(round(at + 2e-5, 9), "usage", None)]
@@ -83,13 +93,13 @@ def record(number: int, rng: random.Random) -> Record:
     )
 
 
-def write(folder: Path, count: int) -> int:
+def write(folder: Path, count: int, *, controls: bool = False) -> int:
     """Write a run of `count` records below `folder` and return the records' bytes."""
     rng = random.Random(5)  # noqa: S311 - a benchmark's data
     encoder = msgspec.json.Encoder()
     with (folder / "records.jsonl").open("wb") as file:
         for number in range(count):
-            file.write(encoder.encode(record(number, rng)) + b"\n")
+            file.write(encoder.encode(record(number, rng, controls=controls)) + b"\n")
     manifest.write(folder, _manifest(count))
     return (folder / "records.jsonl").stat().st_size
 
@@ -123,18 +133,18 @@ def resident(process: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE") + sum(resident(int(child)) for child in children)
 
 
-def report(folder: Path) -> tuple[float, float, int]:
+def report(folder: Path, *flags: str) -> tuple[float, float, int]:
     """Run `tandem bench report` and return its wall time and CPU time in seconds, and its peak memory in bytes."""
     start, before = time.perf_counter(), os.times()
     process = subprocess.Popen(
-        [sys.executable, "-m", "tandem", "bench", "report", str(folder)], cwd=ROOT, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "tandem", "bench", "report", str(folder), *flags], cwd=ROOT, stdout=subprocess.DEVNULL
     )
     peak, over = 0, threading.Event()
     threading.Thread(target=lambda: (process.wait(), over.set()), daemon=True).start()
     while not over.wait(0.02):
         peak = max(peak, resident(process.pid))
     wall, after = time.perf_counter() - start, os.times()
-    if process.returncode not in {0, SOME_FAILED}:
+    if process.returncode not in ENDS:
         raise SystemExit(f"the report ended with {process.returncode}")
     busy = after.children_user + after.children_system - before.children_user - before.children_system
     return wall, busy, peak
@@ -143,23 +153,28 @@ def report(folder: Path) -> tuple[float, float, int]:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="records of the file")
+    parser.add_argument("--judged", action="store_true", help="with verdict and report, not the figures alone")
+    parser.add_argument("--records", type=int, metavar="N", help=f"of the file ({RECORDS}; judged {JUDGED_RECORDS})")
     parser.add_argument("--runs", type=int, default=3, help="reports timed; the table names the slowest")
     parser.add_argument("--below", type=Path, metavar="DIR", help="where the file is made; it takes 1.3 GB a million")
     options = parser.parse_args()
+    records = options.records or (JUDGED_RECORDS if options.judged else RECORDS)
     with tempfile.TemporaryDirectory(dir=options.below) as name:
         folder = Path(name)
-        size = write(folder, options.records)
-        runs = [report(folder) for _ in range(options.runs)]
-    load = os.getloadavg()[0]
+        size = write(folder, records, controls=options.judged)
+        runs = [report(folder, *([] if options.judged else ["--figures"])) for _ in range(options.runs)]
+        page = (folder / "report.html").stat().st_size if options.judged else 0
     print(
-        f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, load {load:.1f}, Python {platform.python_version()}, "
-        f"{options.records} records, {size / 1e9:.2f} GB, {size // options.records} bytes each\n"
+        f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python "
+        f"{platform.python_version()}, {records} records, {size / 1e9:.2f} GB, {size // records} bytes each\n"
     )
-    print("| what | measured | limit at a million |\n|---|---|---|")
-    print(f"| wall time, slowest of {len(runs)} | {max(run[0] for run in runs):.1f} s | {LIMIT_S:.0f} s |")
+    most_s, most_gb = (JUDGED_S, JUDGED_GB) if options.judged else (LIMIT_S, LIMIT_GB)
+    print(f"| what | measured | limit at {JUDGED_RECORDS if options.judged else RECORDS:,} |\n|---|---|---|")
+    print(f"| wall time, slowest of {len(runs)} | {max(run[0] for run in runs):.1f} s | {most_s:.0f} s |")
     print(f"| CPU time, all processes | {max(run[1] for run in runs):.1f} s | - |")
-    print(f"| peak memory, all processes | {max(run[2] for run in runs) / 1e9:.2f} GB | {LIMIT_GB:.0f} GB |")
+    print(f"| peak memory, all processes | {max(run[2] for run in runs) / 1e9:.2f} GB | {most_gb:.0f} GB |")
+    if page:
+        print(f"| report.html | {page / 1e6:.2f} MB | {HTML_MB:.0f} MB |")
 
 
 if __name__ == "__main__":
