@@ -32,7 +32,7 @@ def stamped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with Endpoint(account=ACCOUNT, region=region, state_dir=home / "deployed") as endpoint:
         furnish(copied, endpoint.client)
         cdk = Cdk(endpoint=endpoint, scene=copied, work=home)
-        bootstrapped(cdk, copied)
+        cdk.bootstrap(copied.environment.bootstrap.qualifier)
         cdk.deploy()
         assert set(map(kind_of, deployed(endpoint, copied.name))) == set(names.stack_kinds(copied.environment))
         endpoint.client("s3").put_object(Bucket=names.bucket(copied.environment), Key=WITNESS, Body=b"here before")
@@ -42,14 +42,6 @@ def stamped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     )  # fmt: skip
     torn.undisturbed()
     return torn, copied
-
-
-def bootstrapped(cdk: Cdk, copied: Scene) -> None:
-    """Bootstrap with an output of its own, so that another CLI may synthesize meanwhile."""
-    place = f"aws://{ACCOUNT}/{cdk.endpoint.region}"
-    qualifier = copied.environment.bootstrap.qualifier
-    cdk.run("bootstrap", place, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
-            "--output", str(cdk.work / "bootstrap.out"))  # fmt: skip
 
 
 def kind_of(stack: str) -> str:

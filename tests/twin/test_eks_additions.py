@@ -68,6 +68,40 @@ def test_the_fleet_is_raised_and_the_update_listed(endpoint, deploy):
     assert eks.list_updates(name="raised", nodegroupName="fleet")["updateIds"] == [update["id"]]
 
 
+def test_an_update_lists_each_size_that_was_asked_for(endpoint, deploy):
+    eks = endpoint.client("eks")
+    deploy(nodegroup("sized"))
+    fleet = {"clusterName": "sized", "nodegroupName": "fleet"}
+
+    made = eks.update_nodegroup_config(**fleet, scalingConfig={"minSize": 0, "desiredSize": 0})["update"]
+
+    update = eks.describe_update(name="sized", nodegroupName="fleet", updateId=made["id"])["update"]
+    assert (update["type"], update["params"]) == (
+        "ConfigUpdate", [{"type": "MinSize", "value": "0"}, {"type": "DesiredSize", "value": "0"}],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["cluster", "nodegroup"])
+def test_tags_are_added_and_removed_as_a_describe_call_tells(endpoint, deploy, kind):
+    eks, name = endpoint.client("eks"), f"tagged-{kind}"
+    deploy(nodegroup(name, Tags={"kept": "1", "gone": "2"}) if kind == "nodegroup" else cluster(name))
+
+    def described():
+        if kind == "cluster":
+            return eks.describe_cluster(name=name)["cluster"]
+        return eks.describe_nodegroup(clusterName=name, nodegroupName="fleet")["nodegroup"]
+
+    arn = described()["arn" if kind == "cluster" else "nodegroupArn"]
+    eks.tag_resource(resourceArn=arn, tags={"kept": "1", "gone": "3", "gone-too": "4"})
+    before = described()["tags"]
+    eks.untag_resource(resourceArn=arn, tagKeys=["gone", "gone-too"])
+
+    assert (before["gone"], before["gone-too"]) == ("3", "4")
+    assert described()["tags"].items() >= {("kept", "1")}
+    assert not described()["tags"].keys() & {"gone", "gone-too"}
+    assert eks.list_tags_for_resource(resourceArn=arn)["tags"] == described()["tags"]
+
+
 def test_rejects_a_desired_size_above_the_maximum(endpoint, deploy, refusal):
     deploy(nodegroup("too-many"))
 

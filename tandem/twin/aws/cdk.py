@@ -88,9 +88,14 @@ class Cdk:
         return ("--app", self.app, "--output", str(self.work / "cdk.out"), *pairs)
 
     def bootstrap(self, qualifier: str) -> None:
-        """Bootstrap account and region with the environment's qualifier, as docs/deploy.md says."""
+        """Bootstrap account and region with the environment's qualifier, as docs/deploy.md says.
+
+        The CLI synthesizes the app of cdk.json for it, into a folder of its own: two at once would wait for another's
+        lock on the repository's cdk.out and fail.
+        """
         place = f"aws://{self.endpoint.account}/{self.endpoint.region}"
-        self.run("bootstrap", place, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}")
+        self.run("bootstrap", place, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
+                 "--output", str(self.work / "bootstrap.out"))  # fmt: skip
 
     def deploy(self, *more: str) -> str:
         """Synthesize and deploy all stacks in their order."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from urllib.parse import unquote
 
 from ministack.core.responses import AccountRegionScopedDict, get_account_id, new_uuid
 from ministack.services import ec2, eks
@@ -15,8 +16,8 @@ from .handlers import REFUSED
 NEEDS = {
     ec2: ("_security_groups", "_subnets"),
     eks: (
-        "_clusters", "_create_cluster", "_delete_cluster", "_error", "_handle_request_sync", "_json_resp",
-        "_nodegroups", "_now",
+        "_access_entries", "_addons", "_clusters", "_create_cluster", "_delete_cluster", "_error",
+        "_handle_request_sync", "_json_resp", "_nodegroups", "_now", "_tag_resource", "_tags", "_untag_resource",
     ),
 }  # fmt: skip
 
@@ -31,8 +32,10 @@ _originals = {}
 
 def install(_handlers: dict) -> None:
     """Wrap the service's functions and put our routes before its own."""
-    for name, wrapper in (("_create_cluster", _create_cluster), ("_delete_cluster", _delete_cluster),
-                          ("_handle_request_sync", _handle)):  # fmt: skip
+    for name, wrapper in (
+        ("_create_cluster", _create_cluster), ("_delete_cluster", _delete_cluster), ("_handle_request_sync", _handle),
+        ("_tag_resource", _tag),
+    ):  # fmt: skip
         _originals[name] = getattr(eks, name)
         setattr(eks, name, wrapper)
     fleet_knobs.forget.extend((_updates.clear, _lost.clear))
@@ -89,6 +92,8 @@ def _delete_cluster(name):
 
 
 def _handle(method, path, headers, body, query):
+    if method == "DELETE" and path.startswith("/tags/"):
+        return _untag(unquote(path.removeprefix("/tags/")), query)  # plain MiniStack keeps the first key alone
     for pattern, verb, answer in ROUTES:
         found = re.fullmatch(pattern, path)
         if found and method == verb:
@@ -96,6 +101,33 @@ def _handle(method, path, headers, body, query):
             plain = {name: value[0] if isinstance(value, list) else value for name, value in query.items()}
             return answer(*found.groups(), said, plain)
     return _originals["_handle_request_sync"](method, path, headers, body, query)
+
+
+def _tag(arn, body):
+    return _retagged(arn, _originals["_tag_resource"](arn, body), lambda tags: {**tags, **body.get("tags", {})})
+
+
+def _untag(arn, query):
+    keys = query.get("tagKeys", [])
+    gone = {keys} if isinstance(keys, str) else set(keys)
+    answer = eks._untag_resource(arn, query)
+    return _retagged(arn, answer, lambda tags: {key: value for key, value in tags.items() if key not in gone})
+
+
+def _retagged(arn, answer, change):
+    """Plain MiniStack keeps tags in a table of their own, which no describe call reads."""
+    if answer[0] < REFUSED:
+        for record in _tagged():
+            if arn in (record.get("arn"), record.get("nodegroupArn"), record.get("addonArn"),
+                       record.get("accessEntryArn")):  # fmt: skip
+                record["tags"] = change(record.get("tags") or {})
+                eks._tags[arn] = dict(record["tags"])
+    return answer
+
+
+def _tagged():
+    for records in (eks._clusters, eks._nodegroups, eks._addons, eks._access_entries):
+        yield from records.values()
 
 
 def _update_cluster(name, said, _query):
@@ -116,9 +148,7 @@ def updated(of: str, type_: str, said: dict, *, status: str = "Successful", lost
         status: what a describe says from now on; `succeed` ends one that is InProgress.
         lost: nothing will come of it, and it is never ended.
     """
-    params = [
-        {"type": _parameter(name), "value": json.dumps(value)} for name, value in said.items() if _parameter(name)
-    ]
+    params = [{"type": name, "value": value} for name, value in _parameters(said)]
     update = {"id": new_uuid(), "status": status, "type": type_, "params": params, "createdAt": eks._now(),
               "errors": []}  # fmt: skip
     key = f"{of}/{update['id']}"
@@ -135,8 +165,13 @@ def succeed(nodegroup: str) -> None:
             update["status"] = "Successful"
 
 
-def _parameter(name):
-    return {"scalingConfig": "DesiredSize", "version": "Version", "deletionProtection": "DeletionProtection"}.get(name)
+def _parameters(said):
+    """What was asked for, as EKS lists it: each size by itself."""
+    for name, kind in (("version", "Version"), ("deletionProtection", "DeletionProtection")):
+        if name in said:
+            yield kind, json.dumps(said[name])
+    for name, size in said.get("scalingConfig", {}).items():
+        yield f"{name[:1].upper()}{name[1:]}", str(size)
 
 
 def _list_updates(cluster, _said, query):
