@@ -1,0 +1,181 @@
+"""How many tokens a step of the target gave, of each arm in each class: from counters where they live, else derived.
+
+Invariant: each figure names the method it is from and which way that errs; counters are read by the functions of the
+summary, so that both say the same; what no method can say is None with the reason. The control arm is the baseline's
+server once more and has none of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count, takewhile
+
+import numpy as np
+
+from tandem.bench import counters, turns
+from tandem.bench.columns import Mask, Whole
+from tandem.bench.counters import Change, Turn
+from tandem.bench.judge.form import Acceptance
+from tandem.bench.judge.observations import Observations
+from tandem.bench.manifest import Arm
+from tandem.bench.quantiles import Values
+from tandem.bench.summary import ALL
+from tandem.bench.tally import Load, Place, Rows, Tally
+from tandem.metrics import acceptance_position
+
+_ABSENT = "acceptance_length is absent: "  # as turns.acceptance says it
+_OF_DRAFTS = "steps without a draft are not in it, so it is above tokens per step where drafts are rare"
+_OF_STEPS = "the server counts no drafts, so it is derived from its steps; steps without a draft are in it"
+_OF_CHUNKS = (
+    "derived from tokens per chunk without each answer's first: too high where two steps came as one chunk because the "
+    "reader was late, or where a stop token is counted and not sent; 1 where a server sends each token by itself"
+)
+
+
+def acceptance(seen: Observations) -> tuple[Acceptance, ...]:
+    """Return the acceptance of every arm but the control, for all classes together and for each.
+
+    Raises:
+        BenchError: a line of counters.jsonl that is no scrape.
+    """
+    scrapes = counters.read_scrapes(seen.folder / counters.FILE)
+    changes, dropped = counters.changes(scrapes)
+    counted = _counted(seen, changes)
+    made = []
+    for arm in (seen.baseline, *seen.variants) if seen.arms else ():
+        source = _Source(seen, arm, counted, _said(arm, dropped, counted))
+        made += [source.of(None), *(source.of(code) for code in source.classes)]
+    return tuple(made)
+
+
+def _counted(seen: Observations, changes: Sequence[tuple[Turn, Change]]) -> turns.Measured:
+    """Return what the counters say of each arm and class, its loads taken together as so many more turns."""
+    places: dict[Turn, int] = {}
+    renamed = [(_turn(turn, places), change) for turn, change in changes]
+    asked = zip(*(column.tolist() for column in (seen.arm, seen.class_, seen.load, seen.round, seen.slot)), strict=True)
+    mixed = {turn[:1] + turn[2:] for turn in places if turn[1] is None}
+    codes: dict[tuple[Load, Place], int] = {}
+    of_rows = []
+    for arm, class_, load, round_, slot in asked:
+        at = seen.loads[load]
+        key = (seen.arms[arm], seen.classes[class_], at.concurrency, at.rate_per_s, round_, slot)
+        whole = (key[0], None, *key[2:]) if key[:1] + key[2:] in mixed else key
+        turn = _turn(whole, places)
+        of_rows.append(codes.setdefault((Load(*turn[:4]), Place(*turn[4:])), len(codes)))
+    tally = Tally(turns=codes, rows=[_rows(seen, np.array(of_rows, np.intp))] if of_rows else [])
+    return turns.acceptance(renamed, {arm.name: arm for arm in seen.run.arms}, tally)
+
+
+def _turn(turn: Turn, places: dict[Turn, int]) -> Turn:
+    """Return a turn as one of its arm and class at no load in particular; its number keeps it apart from others."""
+    return (turn[0], turn[1], None, None, places.setdefault(turn, len(places)), 0)
+
+
+def _rows(seen: Observations, turn: Whole) -> Rows:
+    nothing = np.zeros(len(seen), bool)
+    return Rows(turn, seen.start_s, seen.end_s, seen.tokens, seen.failed, nothing, nothing)
+
+
+def _said(arm: str, dropped: Sequence[str], counted: turns.Measured) -> tuple[str, ...]:
+    """Return what limits the counters of an arm."""
+    doubts = [sentence for (of, sentence), _ in counted.said.items() if of == arm]
+    begin = f"{arm}: "
+    return (*doubts, *(reason.removeprefix(begin) for reason in dropped if reason.startswith(begin)))
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What there is to know of one arm."""
+
+    seen: Observations
+    arm: str
+    counted: turns.Measured
+    said: tuple[str, ...]
+
+    @property
+    def classes(self) -> list[int]:
+        """Codes of the classes that it was asked."""
+        found: list[int] = np.unique(self.seen.class_[self.seen.of_arm(self.arm)]).tolist()
+        return found
+
+    @property
+    def stated(self) -> Arm | None:
+        """What the manifest says of it."""
+        return next((arm for arm in self.seen.run.arms if arm.name == self.arm), None)
+
+    def of(self, code: int | None) -> Acceptance:
+        """Return the acceptance of one class; of all where the code is None."""
+        class_ = None if code is None else self.seen.classes[code]
+        found = self._of_counters(Load(self.arm, class_, None, None), class_ or ALL)
+        return found or self._of_chunks(code, class_ or ALL)
+
+    def _of_counters(self, load: Load, class_: str) -> Acceptance | None:
+        spreads = self.counted.spreads
+
+        def mean(name: str) -> float | None:
+            across = spreads.get((load, name))
+            return None if across is None else across.mean
+
+        length, steps = mean("acceptance_length"), mean("target_steps_per_token")
+        if length is None and steps is None:
+            return None
+        rates = takewhile(lambda rate: rate is not None, (mean(acceptance_position(at)) for at in count(1)))
+        per_position = tuple(rate for rate in rates if rate is not None)
+        live = bool(per_position) or mean("draft_acceptance_rate") is not None
+        limits = () if length is None else (_OF_DRAFTS if live else _OF_STEPS,)
+        return Acceptance(
+            arm=self.arm,
+            class_=class_,
+            method="counters" if live else "steps of the counters",
+            acceptance_length=length,
+            per_position=per_position,
+            target_steps_per_token=steps,
+            sentence=_sentence(limits, self._limits(class_, length)),
+        )
+
+    def _limits(self, class_: str, length: float | None) -> tuple[str, ...]:
+        """Return what the counters said, at class `all` or where it is why a class has no figure."""
+        others = [sentence for sentence in self.said if "acceptance_length" not in sentence]
+        why = [sentence.removeprefix(_ABSENT) for sentence in self.said if sentence.startswith(_ABSENT)]
+        return (*(why if length is None else ()), *(others if class_ == ALL else ()))
+
+    def _of_chunks(self, code: int | None, class_: str) -> Acceptance:
+        tokens, chunks = self._streamed(code)
+        why = (*self.said, "no counters of its turns") if class_ == ALL else ("no counters of its turns alone",)
+        if not len(tokens):
+            nothing = "no answer whose tokens the server counted"
+            return Acceptance(arm=self.arm, class_=class_, method="absent", sentence=_sentence((nothing,), why))
+        length = self._length(float((tokens - 1).sum()), float((chunks - 1).sum()))
+        none = "it does not speculate" if self._plain else "no answer has a chunk after its first"
+        return Acceptance(
+            arm=self.arm,
+            class_=class_,
+            method="tokens per chunk",
+            acceptance_length=length,
+            target_steps_per_token=float(chunks.sum() / tokens.sum()),
+            sentence=_sentence((_OF_CHUNKS if length is not None else none,), why),
+        )
+
+    def _streamed(self, code: int | None) -> tuple[Values, Values]:
+        """Return tokens and token-bearing chunks of the answers that tell both."""
+        seen = self.seen
+        per_chunk = seen.figures.get("tokens_per_chunk", np.full(len(seen), np.nan))
+        told: Mask = seen.of_arm(self.arm) & ~seen.failed & (per_chunk > 0) & (seen.tokens > 0)
+        if code is not None:
+            told &= seen.class_ == code
+        return seen.tokens[told], seen.tokens[told] / per_chunk[told]
+
+    @property
+    def _plain(self) -> bool:
+        stated = self.stated
+        return stated is not None and stated.speculation is not None and stated.speculation.method is None
+
+    def _length(self, later_tokens: float, later_chunks: float) -> float | None:
+        return None if self._plain or later_chunks <= 0 else later_tokens / later_chunks
+
+
+def _sentence(first: Sequence[str], then: Sequence[str]) -> str:
+    """Join clauses; each once."""
+    joined = "; ".join(dict.fromkeys([*first, *then]))
+    return joined[:1].upper() + joined[1:] + "." if joined else ""
