@@ -1,6 +1,7 @@
 """`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles.
 
-It says too what watching each environment costs, and refuses one that costs more than it admits.
+It says too what watching each environment costs, refuses one that costs more than it admits, and tells what no alarm
+of it sees.
 """
 
 from __future__ import annotations
@@ -46,7 +47,11 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
                 "experiments": sorted(inputs.workspace.experiments),
                 "faults": [fault.as_dict() for fault in inputs.faults],
                 "watching": {
-                    name: watching.cost_as_dict(asked, _limit(inputs, name)) for name, asked in inputs.watching.items()
+                    name: {
+                        **watching.cost_as_dict(asked, _limit(inputs, name)),
+                        "unwatched": list(watching.unwatched(inputs.workspace, name)),
+                    }
+                    for name, asked in inputs.watching.items()
                 },
                 "recompiles": recompile_report.plain(before, comparisons, inputs) if before else None,
                 "exit_code": int(code),
@@ -70,6 +75,9 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
 def _watching(inputs: Inputs) -> Iterator[str]:
     for name, asked in inputs.watching.items():
         yield from watching.cost_lines(name, asked, _limit(inputs, name))
+        sentences = watching.unwatched(inputs.workspace, name)
+        if sentences:
+            yield watching.unwatched_line(name, sentences)
 
 
 def _limit(inputs: Inputs, name: str) -> float:

@@ -5,7 +5,7 @@ Invariant: what is said of an environment here is said of one that broke no rule
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tandem.bench.suites.suite import load
@@ -15,8 +15,8 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault
 from tandem.spec.load import Workspace
+from tandem.watch import alarms
 from tandem.watch.alarm import MOST_ALARMS
-from tandem.watch.alarms import alarms
 from tandem.watch.cost import HOURS_OF_A_MONTH, Cost, cost
 from tandem.watch.scope import Scope, Traffic, Watching
 
@@ -63,6 +63,24 @@ def costs(workspace: Workspace, faults: Iterable[Fault]) -> dict[str, Cost]:
     return found
 
 
+def unwatched(workspace: Workspace, name: str) -> tuple[str, ...]:
+    """Return what no alarm of an environment sees, a sentence each.
+
+    Args:
+        workspace: of what was declared.
+        name: of an environment that is legal, with all that it hosts.
+    """
+    environment = workspace.environments[name].environment
+    hosted = [workspace.experiments[each].experiment for each in environment.experiments] if environment else []
+    return alarms.unwatched(scope(environment, [each for each in hosted if each])) if environment else ()
+
+
+def unwatched_line(name: str, sentences: Sequence[str]) -> str:
+    """Return what `tandem check` prints of it, in one line; the reasons are in `--json`."""
+    short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
+    return f"{name}: beyond its alarms: {short} (why: --json)"
+
+
 def over_limit(workspace: Workspace, found: Mapping[str, Cost]) -> Iterator[Fault]:
     """Yield a refusal for each environment whose watching may cost more than it admits."""
     for name, asked in found.items():
@@ -84,7 +102,7 @@ def too_many_alarms(workspace: Workspace, known: Iterable[str]) -> Iterator[Faul
         environment = declared.environment
         hosted = [workspace.experiments[each].experiment for each in environment.experiments] if environment else []
         found = [experiment for experiment in hosted if experiment]
-        count = len(alarms(scope(environment, found)).alarms) if environment else 0
+        count = len(alarms.alarms(scope(environment, found)).alarms) if environment else 0
         if count > MOST_ALARMS:
             yield Fault(
                 file=declared.document.file, path="experiments", got=f"{count} alarms on what is hosted",

@@ -52,8 +52,13 @@ def alarms(scope: Scope) -> Alarms:
         alarms=named,
         parked=parked,
         composites=tuple(_composites(scope.environment, named, parked)),
-        unwatched=(*_unmuted(parked), *serving.unwatched(scope), *bench.unwatched(scope)),
+        unwatched=unwatched(scope),
     )
+
+
+def unwatched(scope: Scope) -> tuple[str, ...]:
+    """Return what no alarm of an environment sees: a sentence each, the reason behind its first colon."""
+    return (*_unmuted(serving.parked(scope)), *serving.unwatched(scope), *bench.unwatched(scope))
 
 
 def _unmuted(parked: Alarm | None) -> Iterator[str]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tandem.bench.suites.suite import load as suite
 from tandem.cli import main
@@ -201,3 +202,30 @@ def test_more_alarms_than_a_template_takes_are_refused(variants: int, *, refused
     found = list(too_many_alarms(replace(workspace, experiments=declared), ["native-us-east-2"]))
 
     assert [(fault.path, fault.severity) for fault in found] == ([("experiments", "refusal")] if refused else [])
+
+
+def test_check_tells_in_one_line_of_each_environment_what_no_alarm_sees(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(["check", "--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]) == 0
+    )
+
+    told = [line for line in capsys.readouterr().out.splitlines() if "beyond its alarms" in line]
+    assert sorted(line.partition(":")[0] for line in told) == sorted(
+        path.stem for path in (ROOT / "environments").glob("*.yaml")
+    )
+    assert [line for line in told if "A bench that sends nothing at all is not seen; " not in line] == []
+
+
+def test_without_container_insights_check_says_that_no_server_is_watched(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = specs / "environments" / f"{POST}.yaml"
+    document = yaml.safe_load(file.read_text())
+    document["observability"] = {**document.get("observability", {}), "container_insights": False}
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+
+    main(["check", POST, *folders(specs), "--json"])
+
+    said = json.loads(capsys.readouterr().out)["watching"][POST]["unwatched"]
+    assert any(one.startswith("No server is watched for being ready: Container Insights is off") for one in said)
+    assert any(one.startswith("Nothing is muted") for one in said)
