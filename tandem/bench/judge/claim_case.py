@@ -1,0 +1,273 @@
+"""What a claim is answered from: one variant of one run, with everything that was found of it.
+
+Invariant: a class that has too few prompts for an interval over prompts is judged over its rounds, and what is said of
+it says so: it holds of those prompts alone, as the post's two do. Nothing is called inside the noise floor.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.bench.claims.register import SetUp
+from tandem.bench.columns import Mask
+from tandem.bench.judge.form import Acceptance, Cell, Equality, Load, Ratio, Word
+from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, Estimate, estimate
+from tandem.bench.judge.observations import Observations
+from tandem.bench.judge.pairs import Grouped, Pairs
+from tandem.bench.judge.words import interval, load, number, short_metric, times, unit
+from tandem.bench.manifest import Arm
+from tandem.bench.quantiles import Values
+
+ALL = "all"
+_TOLD = 4  # cells that are spelt out in an answer
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """What one metric shows in one class at one load.
+
+    Args:
+        class_, load, metric: of which cell.
+        word: what may be said.
+        speed_up: with its interval; None where there is none.
+        baseline, measured: in the metric's unit.
+        units: prompts, or rounds, that the interval is over.
+        of: what these are.
+    """
+
+    class_: str
+    load: Load
+    metric: str
+    word: Word
+    speed_up: Ratio | None
+    baseline: float | None
+    measured: float | None
+    units: int
+    of: str = "prompts"
+
+    def __str__(self) -> str:
+        """Say it with its figures."""
+        figures = f"{number(self.baseline)} to {number(self.measured)} {unit(self.metric)}"
+        ratio = f", {times(self.speed_up.value)} ({interval(self.speed_up)})" if self.speed_up else ""
+        over = "" if self.of == "prompts" else f" over {self.units} {self.of}"
+        where = f"{self.class_} at {load(self.load)}"
+        return f"{where}: {short_metric(self.metric)} {figures}{ratio}, {self.word}{over}"
+
+
+class Between(NamedTuple):
+    """The log speed-up of each round of one cell, in the order of time, and how sure their mean is."""
+
+    rounds: Values
+    speed_up: Ratio | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One variant before the register.
+
+    Args:
+        grouped: the run, without the rounds that a control marked.
+        variant: its arm.
+        cells: its cells.
+        equality: of its output; None where it was not judged.
+        acceptance: of every arm.
+        margin: within which a speed-up is the same.
+        set_up: what the post measured.
+    """
+
+    grouped: Grouped
+    variant: str
+    cells: tuple[Cell, ...]
+    equality: Equality | None
+    acceptance: tuple[Acceptance, ...]
+    margin: float
+    set_up: SetUp
+
+    @property
+    def seen(self) -> Observations:
+        """The run."""
+        return self.grouped.seen
+
+    @property
+    def arm(self) -> Arm | None:
+        """What the manifest says of the variant."""
+        return named(self.seen, self.variant)
+
+    def arms(self) -> tuple[str, str]:
+        """Return the baseline and the variant."""
+        return self.seen.baseline, self.variant
+
+    def loads(self) -> tuple[Load, ...]:
+        """Return the loads that answer: the post's where the run has it, else all."""
+        posts = tuple(one for one in self.seen.loads if one.concurrency == self.set_up.concurrency)
+        return posts or self.seen.loads
+
+    def found(self, metric: str, classes: Sequence[str] = ()) -> list[Found]:
+        """Return what a metric shows in some classes; in all of the run where none is named."""
+        loads = self.loads()
+        return [
+            self._found(cell)
+            for cell in self.cells
+            if cell.metric == metric and cell.load in loads and (not classes or cell.class_ in classes)
+        ]
+
+    def _found(self, cell: Cell) -> Found:
+        said = Found(
+            class_=cell.class_, load=cell.load, metric=cell.metric, word=cell.verdict, speed_up=cell.speed_up,
+            baseline=cell.baseline, measured=cell.measured, units=cell.prompts,
+        )  # fmt: skip
+        if cell.prompts >= FEWEST_PROMPTS or not cell.prompts:
+            return said
+        of_rounds = self.over_rounds(self.variant, cell)
+        return Found(
+            class_=cell.class_, load=cell.load, metric=cell.metric, word=self._word(of_rounds.speed_up, cell),
+            speed_up=of_rounds.speed_up or cell.speed_up, baseline=cell.baseline, measured=cell.measured,
+            units=len(of_rounds.rounds), of=f"rounds of {cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
+        )  # fmt: skip
+
+    def over_rounds(self, arm: str, cell: Cell | Found) -> Between:
+        """Return the speed-up of an arm against the baseline round by round."""
+        found = self._pairs(arm, cell)
+        known = np.isfinite(found.by_round)
+        sums, counts = np.where(known, found.by_round, 0.0).sum(axis=0), known.sum(axis=0)
+        logs: Values = sums[counts > 0] / counts[counts > 0]
+        made = estimate(logs) if len(logs) >= FEWEST_STARTS else None
+        return Between(logs, ratio_of(made))
+
+    def floor(self, cell: Cell | Found) -> float | None:
+        """Return how far the baseline is from itself in a cell, as a ratio above 1; None without a control."""
+        stated = next((one.noise_floor for one in self.cells if _place(one) == _place(cell)), None)
+        if stated is not None or self.seen.control is None:
+            return stated
+        ratio = self.over_rounds(self.seen.control, cell).speed_up
+        return max(1 / ratio.low, ratio.high) if ratio is not None and ratio.low and ratio.high else None
+
+    def _pairs(self, arm: str, cell: Cell | Found) -> Pairs:
+        seen = self.seen
+        return self.grouped.pairs(
+            baseline=seen.baseline, variant=arm, class_=seen.classes.index(cell.class_),
+            load=seen.loads.index(cell.load), metric=cell.metric,
+        )  # fmt: skip
+
+    def _word(self, ratio: Ratio | None, cell: Cell) -> Word:
+        if ratio is None or ratio.low is None or ratio.high is None:
+            return "no evidence"
+        floor, edge = self.floor(cell) or 1.0, 1 + self.margin
+        if 1 / edge <= ratio.low and ratio.high <= edge:
+            return "same"
+        if ratio.low > 1 and ratio.value > floor:
+            return "faster"
+        return "slower" if ratio.high < 1 and ratio.value < 1 / floor else "no evidence"
+
+    def differs(self, *, tuned: bool = False) -> str:
+        """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.
+
+        Args:
+            tuned: draft and window may be others: a claim about tuning compares them.
+        """
+        set_up = self.set_up
+        arms = [arm for arm in (named(self.seen, self.seen.baseline), self.arm) if arm is not None]
+        models = sorted({arm.model for arm in arms} - {set_up.target})
+        if models:
+            return f"the target is {', '.join(models)}, not {set_up.target}"
+        runtimes = sorted({arm.runtime or "not known" for arm in arms} - set(set_up.runtimes))
+        if runtimes:
+            return f"the runtime is {', '.join(runtimes)}, so nothing says that this is the post's accelerator"
+        if tuned:
+            return ""
+        speculation = arms[-1].speculation if arms else None
+        stated = (speculation.method, speculation.num_speculative_tokens) if speculation else (None, None)
+        if stated != (set_up.mode, set_up.num_speculative_tokens):
+            return f"the variant's speculation is not {set_up.mode} with {set_up.num_speculative_tokens} tokens"
+        if draft(arms[-1]) != slug(set_up.draft):
+            return f"nothing says that the draft is {set_up.draft}"
+        return ""
+
+    def survivors(self) -> str:
+        """Say of how many prompts the variant answered none that the baseline answered; empty where of none."""
+        seen, counted = self.seen, self.grouped.rows()
+        answered = [_answered(seen, counted, arm) for arm in self.arms()]
+        lost = (answered[0] - answered[1]) & _asked(seen, counted, self.variant)
+        if not lost:
+            return ""
+        return f"{self.variant} failed {len(lost)} of {len(answered[0])} prompts that {seen.baseline} answered"
+
+
+def _place(cell: Cell | Found) -> tuple[str, Load, str]:
+    return cell.class_, cell.load, cell.metric
+
+
+def ratio_of(made: Estimate | None) -> Ratio | None:
+    """Return a mean log-ratio as a ratio with its interval."""
+    if made is None:
+        return None
+    return Ratio(value=math.exp(made.log), low=math.exp(made.low), high=math.exp(made.high))
+
+
+def named(seen: Observations, arm: str) -> Arm | None:
+    """Return what the manifest says of an arm."""
+    return next((one for one in seen.run.arms if one.name == arm), None)
+
+
+def slug(model: str) -> str:
+    """Return a model's name as it stands in the readable part of an artifact key."""
+    return re.sub(r"[^a-z0-9]+", "-", model.rpartition("/")[2].lower()).strip("-")
+
+
+def draft(arm: Arm | None) -> str | None:
+    """Return the draft that an arm's artifact key names; None where it has no key or names none."""
+    mode = arm.speculation.method if arm is not None and arm.speculation is not None else None
+    found = re.search(rf"-{re.escape(mode)}-(.+)-k\d+-tp", arm.artifact_key or "") if arm is not None and mode else None
+    return found[1] if found else None
+
+
+def listed(found: Iterable[object]) -> str:
+    """Return the first few of many, and how many more there are."""
+    every = [str(one) for one in found]
+    more = f"; and {len(every) - _TOLD} more" if len(every) > _TOLD else ""
+    return "; ".join(every[:_TOLD]) + more
+
+
+def llmperf(case: Case, classes: Sequence[str]) -> str | None:
+    """Return the figures of some classes by llmperf's definition beside the true ones; None where nobody has them."""
+    return listed(_by_llmperf(case, classes)) or None
+
+
+def _by_llmperf(case: Case, classes: Sequence[str]) -> Iterator[str]:
+    for class_ in classes:
+        for asked in case.loads():
+            told = [
+                f"{name} {number(before)} to {number(after)} ms"
+                for metric, name in (("llmperf_inter_token_latency_ms", "by llmperf's definition"), ("tpot_ms", "TPOT"))
+                for before, after in [[_median(case, arm, class_, asked, metric) for arm in case.arms()]]
+                if before is not None and after is not None
+            ]
+            if told:
+                yield f"{class_} at {load(asked)}: {', '.join(told)}"
+
+
+def _median(case: Case, arm: str, class_: str, asked: Load, metric: str) -> float | None:
+    seen = case.seen
+    if class_ not in seen.classes or metric not in seen.figures:
+        return None
+    rows = case.grouped.rows() & seen.of_arm(arm) & ~seen.failed
+    rows &= (seen.class_ == seen.classes.index(class_)) & (seen.load == seen.loads.index(asked))
+    values = seen.figures[metric][rows]
+    values = values[np.isfinite(values)]
+    return float(np.median(values)) if len(values) else None
+
+
+def _answered(seen: Observations, counted: Mask, arm: str) -> set[tuple[int, int]]:
+    rows = counted & seen.of_arm(arm) & ~seen.failed
+    return set(zip(seen.prompt[rows].tolist(), seen.load[rows].tolist(), strict=True))
+
+
+def _asked(seen: Observations, counted: Mask, arm: str) -> set[tuple[int, int]]:
+    rows = counted & seen.of_arm(arm)
+    return set(zip(seen.prompt[rows].tolist(), seen.load[rows].tolist(), strict=True))
