@@ -1,0 +1,54 @@
+"""The colors of the report, light and dark: the page's CSS variables, and what a PNG has in their place.
+
+Invariant: text and marks stand off their ground as WCAG 2.2 asks, 4.5 to 1 and 3 to 1 (tests/bench/report measures
+it); nothing is told by color alone: verdicts have shapes and words, arms and classes have shapes and dashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tandem.bench.judge.form import Word
+
+LIGHT: Mapping[str, str] = {
+    "ground": "#f5f6f8", "card": "#ffffff", "text": "#1b2330", "muted": "#566071", "faint": "#a9b1bd",
+    "grid": "#e9ecf0", "edge": "#dfe3e9", "link": "#1f5fae", "band": "#e6eaf1", "floor": "#7e8896",
+    "faster": "#0b6e4f", "slower": "#b3261e", "same": "#33558b", "none": "#5b6472", "caution-text": "#8a5300",
+    "arm-0": "#5a6b85", "arm-1": "#b85c00", "arm-2": "#7b3fa8", "arm-3": "#17806a",
+    "marked": "#fbe3c4", "tint-good": "#e5f3ee", "tint-bad": "#fbe9e7", "tint-even": "#e9eef7", "tint-open": "#eef0f3",
+}  # fmt: skip
+DARK: Mapping[str, str] = {
+    "ground": "#0f1318", "card": "#171c23", "text": "#e7ebf0", "muted": "#a2acba", "faint": "#566171",
+    "grid": "#252c36", "edge": "#29313c", "link": "#8ab9f5", "band": "#232b37", "floor": "#8d98a8",
+    "faster": "#5fd0a5", "slower": "#ff9a8f", "same": "#9dbbf0", "none": "#a9b1bd", "caution-text": "#f0b45f",
+    "arm-0": "#9fb0ca", "arm-1": "#f3a055", "arm-2": "#c493e8", "arm-3": "#4fc6a8",
+    "marked": "#5a3d12", "tint-good": "#14302a", "tint-bad": "#3a1d1c", "tint-even": "#1c273b", "tint-open": "#222832",
+}  # fmt: skip
+
+ARMS = 4
+"""So many arms are drawn in one chart: the baseline and three variants."""
+
+WORDS: Mapping[Word, str] = {
+    "faster": "var(--faster)", "slower": "var(--slower)", "same": "var(--same)", "no evidence": "var(--none)",
+}  # fmt: skip
+SHAPES: Mapping[Word, str] = {
+    "faster": "triangle-right", "slower": "triangle-left", "same": "square", "no evidence": "circle",
+}  # fmt: skip
+
+
+def arm(place: int) -> str:
+    """Return the color of an arm by its place: 0 is the baseline."""
+    return f"var(--arm-{place % ARMS})"
+
+
+def variables() -> str:
+    """Return the CSS that sets them, light first, then dark where it is preferred; paper is light."""
+    return (
+        f":root {{ color-scheme: light dark; {_set(LIGHT)} }}\n"
+        f"@media (prefers-color-scheme: dark) {{ :root {{ {_set(DARK)} }} }}\n"
+        f"@media print {{ :root {{ color-scheme: light; {_set(LIGHT)} }} }}\n"
+    )
+
+
+def _set(colors: Mapping[str, str]) -> str:
+    return " ".join(f"--{name}: {color};" for name, color in colors.items())

@@ -1,0 +1,69 @@
+"""Rows of a chart: a class at a load each, its name on the left where there is room, above its marks on a phone.
+
+Invariant: a chart has no more rows than can be read; which are left out is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tandem.bench.judge.words import clean
+
+_SIGN = 6.6  # pixels of a character of 12 px, on average; a name that is wider is cut with an ellipsis
+_MOST_NAME = 230
+_ABOVE = 22  # pixels for a name above its marks
+_NARROW = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Where the parts of a row lie, in pixels.
+
+    Args:
+        width: of the chart.
+        narrow: whether names stand above marks.
+        name: room for a name.
+        first, last: of the value axis.
+        step: height of a row.
+        shift: how far marks lie below the middle of their row.
+    """
+
+    width: int
+    narrow: bool
+    name: int
+    first: int
+    last: int
+    step: int
+    shift: float
+
+    def y(self, number: int) -> dict[str, Any]:
+        """Return the scale of rows 0 to number - 1, as Vega-Lite has it; a row is 1 high."""
+        return {"type": "linear", "domain": [number - 0.5, -0.5], "nice": False, "zero": False}
+
+
+def layout(width: int, names: list[str], *, beside: int, step: int) -> Layout:
+    """Return where the parts lie.
+
+    Args:
+        width: of the chart, pixels.
+        names: of the rows.
+        beside: room on the right for figures; none on a phone.
+        step: height of a row's marks.
+    """
+    if width < _NARROW:
+        return Layout(width=width, narrow=True, name=int(width * 0.56), first=6, last=width - 10, step=step + _ABOVE,
+                      shift=_ABOVE / 2 / (step + _ABOVE))  # fmt: skip
+    name = min(_MOST_NAME, int(max(map(len, names), default=0) * _SIGN) + 8)
+    return Layout(width=width, narrow=False, name=name, first=name + 12, last=width - beside, step=step, shift=0.0)
+
+
+def named(places: Layout, names: list[str]) -> dict[str, Any]:
+    """Return the layer of the rows' names."""
+    at = -0.5 + 11 / places.step if places.narrow else 0.0
+    return {
+        "data": {"values": [{"row": row + at, "name": clean(name)} for row, name in enumerate(names)]},
+        "mark": {"type": "text", "x": 0, "align": "left", "baseline": "middle", "limit": places.name,
+                 "fontWeight": "bold" if places.narrow else "normal"},
+        "encoding": {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}},
+    }  # fmt: skip
