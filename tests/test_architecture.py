@@ -18,9 +18,9 @@ OURS = ("tandem", "stacks", "charts", "lambdas", "app")
 ALLOWED = {
     "tandem/spec": {"tandem.spec"},
     "tandem/rules": {"tandem.rules", "tandem.spec"},
-    "tandem/artifacts": {"tandem.artifacts", "tandem.spec"},
+    "tandem/artifacts": {"tandem.artifacts", "tandem.spec", "tandem.aws_fault"},
     "tandem/bench": {"tandem.bench", "tandem.metrics"},
-    "tandem/publish": {"tandem.publish", "tandem.metrics"},
+    "tandem/publish": {"tandem.publish", "tandem.metrics", "tandem.aws_fault"},
     "tandem/watch": {"tandem.watch", "tandem.spec", "tandem.metrics"},
     "tandem/commands": {
         "tandem.commands",
@@ -37,7 +37,7 @@ ALLOWED = {
         "tandem.twin",
         "charts",
     },
-    "tandem/ops": {"tandem.ops", "tandem.spec", "tandem.artifacts", "tandem.stop", "tandem.start"},
+    "tandem/ops": {"tandem.ops", "tandem.spec", "tandem.artifacts", "tandem.aws_fault", "tandem.stop", "tandem.start"},
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
     "lambdas": {"tandem.stop"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {
@@ -48,6 +48,7 @@ ALLOWED = {
         "tandem.metrics",
         "tandem.stop",
         "tandem.ops.guarded",
+        "tandem.ops.people",
     },
     "charts": {"charts", "tandem.spec", "tandem.rules"},
 }
@@ -132,6 +133,12 @@ def test_what_stops_and_starts_needs_the_standard_library_and_boto3(file: str, o
     strangers = {name for name in names if not any(belongs(name, one) for one in {"boto3", "botocore", *ours})}
 
     assert strangers == set()
+
+
+def test_what_boto3_raises_is_told_by_boto3_alone() -> None:
+    names = {name.partition(".")[0] for name in imports(ROOT / "tandem/aws_fault.py")}
+
+    assert names - set(sys.stdlib_module_names) == {"botocore", "urllib3"}
 
 
 def test_the_catalogue_of_figures_needs_the_standard_library_alone() -> None:

@@ -18,7 +18,11 @@ from botocore.parsers import ResponseParserError
 from urllib3.exceptions import SSLError as BrokenTlsError
 
 from tandem.artifacts.fault import ArtifactError, RefusedError, WorldError
+from tandem.aws_fault import brief, unanswered
+from tandem.aws_fault import code_of as reason
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
+
+__all__ = ["ACTIONS", "AGAIN", "RAISED", "Asked", "fault_of", "reason"]
 
 # operation of the API -> the action that IAM must allow (service authorization reference of S3)
 ACTIONS = {
@@ -60,28 +64,15 @@ class Asked:
         return f"s3://{self.bucket}/{self.key}"
 
 
-def reason(error: Exception) -> str:
-    """Return the service's own code of an error, "404" and the like for an answer without a body, else ""."""
-    response = getattr(error, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
-
-
 def fault_of(error: BaseException, asked: Asked) -> ArtifactError:
     """Return the fault that an error of botocore means."""
     if isinstance(error, ArtifactError):
         return error
     if isinstance(error, boto.ClientError):
         if error.operation_name.startswith("AssumeRole"):  # of STS, before S3 was asked anything
-            return _bad_credentials(reason(error), _brief(error), asked)
+            return _bad_credentials(reason(error), brief(error), asked)
         return _answered(error, asked)
-    for kinds, said in _UNANSWERED:
-        if isinstance(error, kinds):
-            return said(error, asked)
-    return WorldError(f"{asked.operation} failed: {_brief(error)}", where=asked.url, change=AGAIN)
-
-
-def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    return _unanswered(error, asked)
 
 
 def _answered(error: boto.ClientError, asked: Asked) -> ArtifactError:
@@ -229,40 +220,28 @@ _ANSWERS: tuple[tuple[frozenset[str], Callable[[str, str, Asked], ArtifactError]
 )  # fmt: skip
 
 
-def _no_credentials(error: Exception, asked: Asked) -> ArtifactError:
+def _unanswered(error: BaseException, asked: Asked) -> ArtifactError:
+    """Say why nobody answered, or not to the end."""
+    if isinstance(error, _CUT_SHORT):
+        return WorldError(f"the connection ended within the data ({brief(error)})", where=asked.url, change=AGAIN)
+    silent = unanswered(error, asked.operation)
+    if silent is None:
+        return WorldError(f"{asked.operation} failed: {brief(error)}", where=asked.url, change=AGAIN)
+    if silent.kind == "unreachable":
+        return WorldError(
+            f"S3 cannot be reached ({brief(error)})", where=asked.url,
+            change=f"check the VPC's S3 endpoint, the pod's network policy and DNS; then {AGAIN}",
+        )  # fmt: skip
+    if silent.kind == "misconfigured":
+        change = "set AWS_REGION, and correct AWS_PROFILE and AWS_ENDPOINT_URL if they are set"
+        return RefusedError(silent.problem, where=asked.url, change=change)
     return WorldError(
-        f"there are no AWS credentials ({_brief(error)})", where=asked.url,
+        silent.problem, where=asked.url,
         change="in a pod: its service account has no Pod Identity association in this namespace, or the "
         "eks-pod-identity-agent add-on does not run on this node; by hand: log in (aws sts get-caller-identity)",
     )  # fmt: skip
 
 
-def _misconfigured(error: Exception, asked: Asked) -> ArtifactError:
-    return RefusedError(
-        f"the AWS settings cannot be used ({_brief(error)})", where=asked.url,
-        change="set AWS_REGION, and correct AWS_PROFILE and AWS_ENDPOINT_URL if they are set",
-    )  # fmt: skip
-
-
-def _unreachable(error: Exception, asked: Asked) -> ArtifactError:
-    return WorldError(
-        f"S3 cannot be reached ({_brief(error)})", where=asked.url,
-        change=f"check the VPC's S3 endpoint, the pod's network policy and DNS; then {AGAIN}",
-    )  # fmt: skip
-
-
-def _cut_short(error: Exception, asked: Asked) -> ArtifactError:
-    return WorldError(f"the connection ended within the data ({_brief(error)})", where=asked.url, change=AGAIN)
-
-
-_UNANSWERED: tuple[tuple[tuple[type[Exception], ...], Callable[[Exception, Asked], ArtifactError]], ...] = (
-    ((boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError,
-      boto.MetadataRetrievalError, boto.TokenRetrievalError, boto.SSOError, boto.RefreshWithMFAUnsupportedError),
-     _no_credentials),
-    ((boto.NoRegionError, boto.ProfileNotFound, boto.ConfigParseError, boto.InvalidConfigError,
-      boto.ParamValidationError, boto.InvalidRegionError, boto.EndpointProviderError,
-      boto.InvalidRetryConfigurationError, boto.InvalidProxiesConfigError), _misconfigured),
-    ((ResponseParserError, boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError,
-      boto.ConnectionClosedError, BrokenTlsError), _cut_short),
-    ((boto.HTTPClientError, boto.ConnectionError), _unreachable),
-)  # fmt: skip
+# within the data of an object; what ends before it is out of reach
+_CUT_SHORT = (ResponseParserError, boto.IncompleteReadError, boto.ResponseStreamingError, boto.ReadTimeoutError,
+              boto.ConnectionClosedError, BrokenTlsError)  # fmt: skip

@@ -9,15 +9,15 @@ Service Authorization Reference for the actions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from botocore import exceptions as boto
 from botocore import xform_name
-from botocore.parsers import ResponseParserError
-from urllib3.exceptions import HTTPError
 
-RAISED = (boto.ClientError, boto.BotoCoreError, ResponseParserError, HTTPError)
+from tandem.aws_fault import RAISED, Kind, brief, code_of, unanswered
+
+__all__ = ["ACTIONS", "RAISED", "DeniedError", "OpsError", "RefusedError", "ask", "code_of", "fault_of"]
+
 THROTTLED = {"Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException",
              "RequestLimitExceeded", "LimitExceededException", "SlowDown"}  # fmt: skip
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "Forbidden", "403",
@@ -90,25 +90,15 @@ def ask(client: Any, operation: str, where: str, **parameters: Any) -> dict[str,
     return found
 
 
-def code_of(error: BaseException | None) -> str:
-    """Return the service's own code of an error, "" where no service answered."""
-    response = getattr(error, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
-
-
 def fault_of(error: BaseException, *, service: str, operation: str, where: str) -> OpsError:
     """Return the fault that an error of botocore means."""
     if isinstance(error, boto.ClientError):
         return _answered(error, service, operation, where)
-    said = _brief(error)
-    for kinds, make in _UNANSWERED:
-        if isinstance(error, kinds):
-            return make(operation, said, where)
-    return OpsError(f"{operation} failed ({said})", where=where, change="try again")
-
-
-def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    silent = unanswered(error, operation)
+    if silent is None:
+        return OpsError(f"{operation} failed ({brief(error)})", where=where, change="try again")
+    kind, change = _CHANGES[silent.kind]
+    return kind(silent.problem, where=where, change=change)
 
 
 def _answered(error: boto.ClientError, service: str, operation: str, where: str) -> OpsError:
@@ -129,27 +119,8 @@ def _answered(error: boto.ClientError, service: str, operation: str, where: str)
     return OpsError(f"{operation} was refused ({told})", where=where, change="see this code in the API reference")
 
 
-def _no_credentials(_: str, said: str, where: str) -> OpsError:
-    return OpsError(f"there are no AWS credentials ({said})", where=where,
-                    change="log in, or set AWS_PROFILE (aws sts get-caller-identity shows who you are)")  # fmt: skip
-
-
-def _misconfigured(_: str, said: str, where: str) -> OpsError:
-    return RefusedError(f"the AWS settings cannot be used ({said})", where=where,
-                        change="correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region")  # fmt: skip
-
-
-def _unreachable(operation: str, said: str, where: str) -> OpsError:
-    return OpsError(f"{operation} reached nobody ({said})", where=where,
-                    change="check the region's name, DNS and the way out of this machine, then try again")  # fmt: skip
-
-
-_UNANSWERED: tuple[tuple[tuple[type[BaseException], ...], Callable[[str, str, str], OpsError]], ...] = (
-    ((boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError, boto.MetadataRetrievalError,
-      boto.TokenRetrievalError, boto.SSOError), _no_credentials),
-    ((boto.NoRegionError, boto.ProfileNotFound, boto.ConfigParseError, boto.InvalidConfigError,
-      boto.ParamValidationError, boto.InvalidRegionError, boto.EndpointProviderError,
-      boto.InvalidRetryConfigurationError), _misconfigured),
-    ((boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError, ResponseParserError, HTTPError),
-     _unreachable),
-)  # fmt: skip
+_CHANGES: dict[Kind, tuple[type[OpsError], str]] = {
+    "no credentials": (OpsError, "log in, or set AWS_PROFILE (aws sts get-caller-identity shows who you are)"),
+    "misconfigured": (RefusedError, "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region"),
+    "unreachable": (OpsError, "check the region's name, DNS and the way out of this machine, then try again"),
+}

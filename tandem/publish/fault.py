@@ -16,8 +16,11 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
+from tandem.aws_fault import RAISED, Kind, brief, code_of, unanswered
+
+__all__ = ["AGAIN", "RAISED", "Asked", "PublishError", "RefusedError", "code_of", "fault_of", "outcome", "status_of"]
+
 AGAIN = "the records are kept: run `tandem bench publish` again, it completes what is left and sends nothing twice"
-RAISED = (boto.ClientError, boto.BotoCoreError, ResponseParserError, HTTPError)
 
 THROTTLED = {"Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestThrottled",
              "RequestThrottledException", "RequestLimitExceeded", "LimitExceeded", "LimitExceededFault",
@@ -84,12 +87,6 @@ class Asked:
     where: str
 
 
-def code_of(error: BaseException) -> str:
-    """Return the service's own code of an error, "" where no service answered."""
-    response = getattr(error, "response", None)
-    return str(response.get("Error", {}).get("Code", "")) if isinstance(response, dict) else ""
-
-
 def status_of(error: BaseException) -> int:
     """Return the HTTP status of an error, 0 where no service answered."""
     response = getattr(error, "response", None)
@@ -124,14 +121,11 @@ def fault_of(error: BaseException, asked: Asked) -> PublishError:
         return error
     if isinstance(error, boto.ClientError):
         return _answered(error, asked)
-    for kinds, said in _UNANSWERED:
-        if isinstance(error, kinds):
-            return said(error, asked)
-    return PublishError(f"{asked.operation} failed: {_brief(error)}", where=asked.where)
-
-
-def _brief(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    silent = unanswered(error, asked.operation)
+    if silent is None:
+        return PublishError(f"{asked.operation} failed: {brief(error)}", where=asked.where)
+    kind, change = _CHANGES[silent.kind]
+    return kind(silent.problem, where=asked.where, change=change)
 
 
 def _answered(error: boto.ClientError, asked: Asked) -> PublishError:
@@ -197,36 +191,13 @@ _ANSWERS: tuple[tuple[set[str], Callable[[str, Asked], PublishError]], ...] = (
 )  # fmt: skip
 
 
-def _no_credentials(error: BaseException, asked: Asked) -> PublishError:
-    return PublishError(
-        f"there are no AWS credentials ({_brief(error)})", where=asked.where,
-        change="in a pod: its service account has no Pod Identity association; by hand: log in; " + AGAIN,
-    )  # fmt: skip
-
-
-def _misconfigured(error: BaseException, asked: Asked) -> PublishError:
-    return RefusedError(
-        f"the AWS settings cannot be used ({_brief(error)})", where=asked.where,
-        change="correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region",
-    )  # fmt: skip
-
-
-def _unreachable(error: BaseException, asked: Asked) -> PublishError:
-    return PublishError(
-        f"{asked.operation} reached nobody ({_brief(error)})", where=asked.where,
-        change="check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network policy; "
-        + AGAIN,
-    )  # fmt: skip
-
-
-_UNANSWERED: tuple[
-    tuple[tuple[type[BaseException], ...], Callable[[BaseException, Asked], PublishError]], ...
-] = (
-    ((boto.NoCredentialsError, boto.PartialCredentialsError, boto.CredentialRetrievalError, boto.MetadataRetrievalError,
-      boto.TokenRetrievalError, boto.SSOError), _no_credentials),
-    ((boto.NoRegionError, boto.ProfileNotFound, boto.ConfigParseError, boto.InvalidConfigError,
-      boto.ParamValidationError, boto.InvalidRegionError, boto.EndpointProviderError,
-      boto.InvalidRetryConfigurationError), _misconfigured),
-    ((boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError, ResponseParserError, HTTPError),
-     _unreachable),
-)  # fmt: skip
+_CHANGES: dict[Kind, tuple[type[PublishError], str]] = {
+    "no credentials": (
+        PublishError, f"in a pod: its service account has no Pod Identity association; by hand: log in; {AGAIN}",
+    ),
+    "misconfigured": (RefusedError, "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region"),
+    "unreachable": (
+        PublishError,
+        f"check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network policy; {AGAIN}",
+    ),
+}  # fmt: skip

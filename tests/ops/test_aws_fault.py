@@ -1,0 +1,49 @@
+"""Why nobody answered: every exception of botocore is of the kind that somebody can look after."""
+
+from __future__ import annotations
+
+import pytest
+from botocore import exceptions as boto
+from botocore.exceptions import ClientError
+from botocore.parsers import ResponseParserError
+
+from tandem.artifacts import store_fault
+from tandem.aws_fault import Kind, unanswered
+from tandem.ops import fault as ops_fault
+from tandem.publish import fault as publish_fault
+
+CASES: list[tuple[Exception, Kind]] = [
+    (boto.NoCredentialsError(), "no credentials"),
+    (boto.RefreshWithMFAUnsupportedError(), "no credentials"),
+    (boto.ProfileNotFound(profile="x"), "misconfigured"),
+    (boto.InvalidProxiesConfigError(), "misconfigured"),
+    (boto.EndpointConnectionError(endpoint_url="https://x"), "unreachable"),
+    (boto.ReadTimeoutError(endpoint_url="https://x"), "unreachable"),
+    (ResponseParserError("no XML"), "unreachable"),
+]
+
+
+@pytest.mark.parametrize(("error", "kind"), CASES)
+def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind: Kind) -> None:
+    found = unanswered(error, "GetObject")
+
+    assert found is not None
+    assert found.kind == kind
+    assert " ".join(str(error).split()) in found.problem
+
+
+@pytest.mark.parametrize("error", [ClientError({"Error": {"Code": "500"}}, "GetObject"), ValueError("no")])
+def test_an_answer_is_none_of_them(error: Exception) -> None:
+    assert unanswered(error, "GetObject") is None
+
+
+@pytest.mark.parametrize(("error", "kind"), CASES)
+def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, kind: Kind) -> None:
+    told = (
+        ops_fault.fault_of(error, service="s3", operation="GetObject", where="s3://b/k"),
+        publish_fault.fault_of(error, publish_fault.Asked(operation="GetObject", where="s3://b/k")),
+        store_fault.fault_of(error, store_fault.Asked(operation="GetObject", bucket="b", key="k")),
+    )
+
+    assert {fault.code for fault in told} == {2 if kind == "misconfigured" else 3}
+    assert [fault for fault in told if not fault.change or fault.change == "try again"] == []
