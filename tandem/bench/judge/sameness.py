@@ -89,6 +89,8 @@ def _compared(found: Found, said: str) -> tuple[Result, str]:
     if found.excess is None or found.yardstick is None:
         why = "the baseline was never asked twice, so nobody knows whether it equals itself: run with --control-rounds"
         return "no evidence", f"{said}; {why}."
+    if not found.yardstick.n:
+        return "no evidence", f"{said}; so do the baseline's own ({_own(found)}): what never repeats shows no change."
     assert found.identical is not None
     if found.excess.least_p <= found.alpha:
         return "the same", f"{said}, no more than the baseline's own: {_own(found)}."
@@ -125,8 +127,7 @@ def _counted(found: Found) -> str:
 
 
 def _own(found: Found) -> str:
-    if found.yardstick is None:
-        return "asked again"
+    assert found.yardstick is not None  # where it is absent, so is the excess
     apart = found.yardstick.of - found.yardstick.n
     return f"against itself {apart} of {_many(found.yardstick.of, 'pair')} differ"
 

@@ -1,0 +1,155 @@
+"""Where two outputs part, near ties, and what is shown of them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from paired_outputs import TEXT, answered
+from recordings import recorded
+
+from tandem.bench.answer import read
+from tandem.bench.judge import divergence
+from tandem.bench.judge.divergence import Parting, first_difference, histogram, partings
+from tandem.bench.judge.form import Bin
+from tandem.bench.judge.matching import likeness
+
+
+def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **how: Any) -> Parting:
+    """The first pair of a run in which both arms said one thing to every prompt."""
+    seen = answered(folder, {"base": lambda *_: baseline, "spec": lambda *_: variant}, prompts=1)
+    pairs = likeness(seen, "base", "spec").between("base", "spec")
+    (found,) = partings(seen, pairs, **{"by_ids": False, "encode": None, **how})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "place"),
+    [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)],
+)
+def test_two_outputs_part_at_the_first_difference_or_where_one_ends(mine, theirs, place):
+    assert first_difference(mine, theirs) == place
+
+
+def test_bins_double_and_leave_none_out():
+    assert histogram([0, 1, 2, 3, 9]) == (
+        Bin(first=0, last=1, n=1),
+        Bin(first=1, last=2, n=1),
+        Bin(first=2, last=4, n=2),
+        Bin(first=4, last=8, n=0),
+        Bin(first=8, last=16, n=1),
+    )
+
+
+def test_an_example_is_cut_around_the_difference_and_says_so(tmp_path):
+    before, behind = "x" * 500, "y" * 500
+
+    found = parted(tmp_path, {"text": f"{before}A{behind}"}, {"text": f"{before}B{behind}"})
+
+    assert found.at == 500
+    assert found.baseline.startswith("…xxx")
+    assert found.baseline.endswith("yyy…")
+    assert "xAy" in found.baseline
+    assert "xBy" in found.variant
+    assert len(found.baseline) < 200
+
+
+def test_what_steers_a_terminal_or_hides_is_made_visible(tmp_path):
+    found = parted(tmp_path, {"text": "a\x1b[31m\nb\u202e\u200b"}, {"text": "c"})
+
+    assert found.baseline == "a␛[31m␊b<U+202E><U+200B>"
+
+
+def test_reasoning_is_part_of_the_output(tmp_path):
+    found = parted(tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"})
+
+    assert (found.at, found.baseline, found.variant) == (0, "so␀yes", "no␀yes")
+
+
+def test_of_many_pairs_a_part_is_read_evenly(tmp_path, monkeypatch):
+    monkeypatch.setattr(divergence, "MOST_READ", 4)
+    seen = answered(tmp_path, {"base": lambda *_: "a", "spec": lambda *_: "b"}, prompts=12)
+    pairs = likeness(seen, "base", "spec").between("base", "spec")
+
+    found = [seen.prompts[seen.prompt[one.row]].prompt_id for one in partings(seen, pairs, by_ids=False, encode=None)]
+
+    assert found == ["p00", "p08", "p03", "p11"]  # by class first
+
+
+def logprobs(gap: float, *, name: str, shown: str = "b") -> msgspec.Raw:
+    """Of two tokens in the chat API's form: `x`, then `name` beside `shown`, which is `gap` less likely."""
+    entries = [
+        {
+            "token": token,
+            "logprob": -0.1,
+            "top_logprobs": [{"token": token, "logprob": -0.1}, {"token": second, "logprob": log}],
+        }
+        for token, second, log in (("x", "z", -9.0), (name, shown, -0.1 - gap))
+    ]
+    return msgspec.Raw(json.dumps(entries).encode())
+
+
+@pytest.mark.parametrize(
+    ("gap", "shown", "tie"),
+    [(0.2, "b", True), (0.3, "b", False), (0.3, "c", False), (0.2, "c", None)],
+    ids=["nearly as likely", "not as likely", "less likely than one that is not", "less likely than one that is"],
+)
+def test_a_near_tie_is_told_by_the_baselines_view_of_the_variants_choice(tmp_path, gap, shown, tie):
+    found = parted(
+        tmp_path,
+        {"text": "xa", "logprobs": logprobs(gap, name="a", shown=shown)},
+        {"text": "xb", "logprobs": logprobs(0.0, name="b", shown="a")},  # by its own view every choice is a tie
+    )
+
+    assert found.near_tie is tie
+
+
+def test_no_log_probabilities_leave_a_near_tie_unknown(tmp_path):
+    found = parted(tmp_path, {"text": "xa", "logprobs": logprobs(0.0, name="a")}, {"text": "xb"})
+
+    assert found.near_tie is None
+
+
+@pytest.mark.parametrize("name", ["ngram_chat_logprobs", "ngram_completions_logprobs"])
+def test_the_log_probabilities_of_both_of_vllms_apis_are_understood(tmp_path, name):
+    answer = read(recorded(name).reply, recorded(name).ask)
+    said = msgspec.json.decode(answer.logprobs)
+    other = copy.deepcopy(said)
+    if isinstance(other, dict):
+        tops, place = other["top_logprobs"], 5
+        second = list(tops[place])[1]
+        gap = tops[place][other["tokens"][place]] - tops[place][second]
+        other["tokens"][place] = second
+    else:
+        place = 0
+        first, second = (one["logprob"] for one in other[place]["top_logprobs"])
+        gap, other[place]["token"] = first - second, other[place]["top_logprobs"][1]["token"]
+
+    found = parted(
+        tmp_path,
+        {"text": answer.text, "logprobs": answer.logprobs},
+        {"text": f"{answer.text}!", "logprobs": msgspec.Raw(json.dumps(other).encode())},
+    )
+
+    assert found.near_tie is (gap < divergence.NEAR_TIE)
+    assert 0 < gap < 3
+
+
+def test_near_ties_of_a_run_are_counted(tmp_path):
+    from tandem.bench.judge.equality import equality  # noqa: PLC0415 - one test of the two together
+
+    def base(prompt: int, _: int) -> dict[str, Any]:
+        return {"text": f"xa {prompt} {TEXT}", "logprobs": logprobs(0.1 if prompt < 3 else 0.9, name="a")}
+
+    def spec(prompt: int, _: int) -> dict[str, Any]:
+        return {"text": f"xb {prompt} {TEXT}", "logprobs": logprobs(0.9, name="b", shown="a")}
+
+    (found,) = equality(answered(tmp_path, {"base": base, "spec": spec}), tokenizer=None)
+
+    assert (found.near_ties.n, found.near_ties.of) == (3, 12)
+    assert "3 part at a near tie" in found.sentence
+    assert [one.near_tie for one in found.examples] == [False, False]

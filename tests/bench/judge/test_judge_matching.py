@@ -1,0 +1,70 @@
+"""Which outputs are held against each other."""
+
+from __future__ import annotations
+
+from observed import Asked, observed
+
+from tandem.bench.judge.matching import likeness
+
+
+def pairs(*asked: Asked, first: str = "base", second: str = "spec"):
+    return likeness(observed(asked), first, second).between(first, second)
+
+
+def test_a_pair_is_one_prompt_load_round_and_repeat():
+    for other in (
+        {"prompt": "p1"}, {"suite": "post"}, {"concurrency": 8}, {"concurrency": None, "rate_per_s": 1.0}, {"round": 1},
+        {"repeat": 1},
+    ):  # fmt: skip
+        assert len(pairs(Asked(), Asked(arm="spec", **other))) == 0
+
+    assert len(pairs(Asked(), Asked(arm="spec", slot=3))) == 1
+
+
+def test_a_failed_request_is_in_no_pair_and_counted():
+    found = pairs(Asked(), Asked(arm="spec", error="closed"), Asked(prompt="p1"), Asked(arm="spec", prompt="p1"))
+
+    assert (len(found), found.lost) == (1, 1)
+
+
+def test_what_one_arm_was_never_asked_is_not_lost():
+    assert pairs(Asked(), Asked(round=1), Asked(arm="spec")).lost == 0
+
+
+def test_one_empty_output_differs_and_two_are_no_pair():
+    found = pairs(
+        Asked(text=""), Asked(arm="spec", text=""), Asked(prompt="p1"), Asked(arm="spec", prompt="p1", text="")
+    )
+
+    assert (found.same.tolist(), found.silent) == ([False], 1)
+
+
+def test_a_request_that_was_asked_again_counts_with_its_last_answer():
+    found = pairs(Asked(text="old"), Asked(arm="spec", text="new"), Asked(text="new"))
+
+    assert found.same.tolist() == [True]
+
+
+def test_an_answer_that_failed_the_second_time_counts_with_its_first():
+    assert len(pairs(Asked(), Asked(arm="spec"), Asked(error="closed"))) == 1
+
+
+def test_an_arm_is_held_against_itself_by_neighbours_in_time_at_the_same_load():
+    seen = observed([Asked(round=2, text="b"), Asked(round=0), Asked(round=1), Asked(concurrency=8, text="c")])
+
+    found = likeness(seen, "base").repeated("base")
+
+    assert [(seen.round[one], seen.round[other]) for one, other in zip(found.first, found.second, strict=True)] == [
+        (0, 1),
+        (1, 2),
+    ]
+    assert found.same.tolist() == [True, False]
+
+
+def test_ids_are_compared_where_every_output_has_them_and_an_empty_output_needs_none():
+    with_ids = [Asked(ids="1 2"), Asked(arm="spec", ids="1 3"), Asked(prompt="p1", text="")]
+
+    assert likeness(observed(with_ids), "base", "spec").by_ids
+    assert not likeness(observed([*with_ids, Asked(prompt="p2")]), "base", "spec").by_ids
+    assert likeness(observed([*with_ids, Asked(prompt="p2", error="closed")]), "base", "spec").by_ids
+    assert not likeness(observed([Asked(), Asked(arm="spec")]), "base", "spec").by_ids

@@ -1,0 +1,50 @@
+"""Outputs that the content check refused, pair by pair."""
+
+from __future__ import annotations
+
+import pytest
+from observed import Asked, observed
+
+from tandem.bench.judge.matching import likeness
+from tandem.bench.judge.refused import refused
+
+
+def held(*pairs: tuple[str | None, str | None], each: int = 1):
+    """The words of baseline and variant, one pair a prompt."""
+    asked = [
+        Asked(arm=arm, prompt=f"p{place}", repeat=repeat, content=word)
+        for place, words in enumerate(pairs)
+        for arm, word in zip(("base", "spec"), words, strict=True)
+        for repeat in range(each)
+    ]
+    seen = observed(asked)
+    return refused(seen, likeness(seen, "base", "spec").between("base", "spec"))
+
+
+@pytest.mark.parametrize("word", ["empty", "garbage", "loop", "refusal", "truncated"])
+def test_each_word_but_ok_is_refused_on_either_side(word):
+    found = held((word, "ok"), ("ok", word), ("ok", "ok"))
+
+    assert (found.baseline.n, found.variant.n, found.variant.of) == (1, 1, 3)
+
+
+def test_a_cut_counts_only_where_the_other_side_is_not_cut():
+    found = held(("truncated", "truncated"))
+
+    assert (found.baseline.n, found.variant.n) == (0, 0)
+
+
+def test_a_pair_of_which_one_side_was_not_checked_is_left_out():
+    assert held((None, "garbage")) is None
+    assert held((None, "garbage"), ("ok", "ok")).variant.of == 1
+
+
+def test_p_is_of_prompts_and_not_of_requests():
+    assert held(*[("ok", "garbage")] * 5).p == pytest.approx(1 / 2**5)
+    assert held(*[("ok", "garbage")] * 5, each=4).p == pytest.approx(1 / 2**5)
+
+
+def test_prompts_that_only_the_baseline_breaks_speak_for_the_variant():
+    assert held(*[("ok", "loop")] * 5, *[("loop", "ok")] * 5).p > 0.5
+    assert held(("loop", "ok")).p == 1.0
+    assert held(("loop", "loop")).p == 1.0

@@ -1,0 +1,54 @@
+"""Shares of pairs whose prompts are the units."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tandem.bench.judge.shares import effective, share
+
+
+def hits(*by_prompt: str) -> tuple[np.ndarray, np.ndarray]:
+    """One prompt a string of 1 and 0."""
+    prompts = [place for place, said in enumerate(by_prompt) for _ in said]
+    return np.array([one == "1" for said in by_prompt for one in said]), np.array(prompts, np.intp)
+
+
+def test_no_pair_has_no_share():
+    assert share(*hits()) is None
+
+
+def test_pairs_that_all_agree_are_as_many_as_their_prompts():
+    assert (
+        share(*hits(*["1111"] * 12)).low
+        == share(*hits(*["1"] * 12)).low
+        == pytest.approx(12 / (12 + 1.96**2), abs=1e-3)
+    )
+
+
+def test_pairs_that_agree_inside_each_prompt_are_worth_their_prompts():
+    assert effective(*hits(*["1111", "0000"] * 6)) < 12
+
+
+def test_pairs_that_differ_inside_prompts_as_between_them_are_nearly_worth_their_number():
+    assert 36 < effective(*hits(*["1100", "0110", "1010", "0111", "1000"] * 3)) <= 60
+
+
+def test_the_ends_stay_within_nothing_and_all():
+    none, every = share(*hits(*["0"] * 5)), share(*hits(*["1"] * 5))
+
+    assert (none.n, none.low, every.n, every.high) == (0, 0.0, 5, 1.0)
+    assert 0.0 < every.low < 1.0
+    assert none.high == pytest.approx(1 - every.low)
+
+
+def test_the_interval_holds_the_true_share_about_as_often_as_it_says():
+    rng = np.random.default_rng(3)
+    prompts = np.repeat(np.arange(12), 4)
+    held = 0
+    for _ in range(400):
+        of_prompt = rng.beta(2.4, 0.6, 12)  # mean 0.8: some prompts nearly always, some nearly never
+        found = share(rng.random(48) < of_prompt[prompts], prompts)
+        held += found.low <= 0.8 <= found.high
+
+    assert 0.92 <= held / 400 <= 0.995
