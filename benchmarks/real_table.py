@@ -80,10 +80,15 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
         BenchError: the folder holds no such run, or its servers gave no running usage.
     """
     asked: dict[counters.Turn, list[Record]] = defaultdict(list)
+    run = manifest.read(folder)
+    controls = manifest.controls(run)  # the baseline against itself: the verdict's noise floor, no figure here
     for record in read_records(folder / "records.jsonl"):
+        if record.round in controls:
+            continue
         turn = (record.arm, record.class_, record.concurrency, record.rate_per_s, record.round, record.slot)
         asked[turn].append(record)
-    changes, notes = counters.changes(counters.read_scrapes(folder / counters.FILE))
+    scrapes = (scrape for scrape in counters.read_scrapes(folder / counters.FILE) if scrape.round not in controls)
+    changes, notes = counters.changes(scrapes)
     turns = [
         Turn(arm=turn[0], class_=turn[1] or ALL, records=tuple(asked[turn]), change=change)
         for turn, change in changes
@@ -96,7 +101,7 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
             change="measure servers that take stream_options.continuous_usage_stats and answer /metrics, as vLLM does",
         )
     failed = sum(record.error is not None for records in asked.values() for record in records)
-    return Run(manifest=manifest.read(folder), windows=windows, turns=tuple(turns), failed=failed, notes=tuple(notes))
+    return Run(manifest=run, windows=windows, turns=tuple(turns), failed=failed, notes=tuple(notes))
 
 
 def _uncounted(record: Record) -> bool:

@@ -17,10 +17,10 @@ from bench_cli import Pair, Schedule, records, start
 
 STOPS = 30
 TEXTS = {"code": [f"say {number}" for number in range(24)], "chat": [f"tell {number}" for number in range(12)]}
-ROUNDS, ARMS = 2, 2
+ROUNDS, CONTROLS, ARMS = 2, 1, 2
 # 130 once the run hears signals; before and after, the interpreter ends as any other program does
 ENDS = {0, 130, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT}
-PLANNED = ROUNDS * ARMS * sum(map(len, TEXTS.values()))
+PLANNED = (ROUNDS + CONTROLS) * ARMS * sum(map(len, TEXTS.values()))
 
 
 @pytest.fixture
@@ -57,7 +57,8 @@ def test_stopped_at_random_moments_every_request_is_answered_once(pair, chance, 
     while stops.total() < STOPS:
         folder = tmp_path / str(runs)
         folder.mkdir()
-        flags, out = pair.flags(folder, TEXTS, "--rounds", str(ROUNDS)), folder / "out"
+        lengths = ("--rounds", str(ROUNDS), "--control-rounds", str(CONTROLS))
+        flags, out = pair.flags(folder, TEXTS, *lengths), folder / "out"
         code, before = None, b""
         while code != 0:
             begun = (out / "manifest.json").exists()

@@ -62,7 +62,9 @@ def beside(folder: Path, logs: Sequence[Path]) -> Beside:
         BenchError: a file is missing or is not what it must be.
     """
     served = read_logs(logs)
-    records = list(read_records(folder / RECORDS))
+    run = manifest.read(folder)
+    controls = manifest.controls(run)
+    records = [record for record in read_records(folder / RECORDS) if record.round not in controls]
     kept = [record for record in records if record.error is None and _honest(served.get(record.request_id))]
     groups: dict[tuple[str, str], list[Record]] = {}
     for record in kept:
@@ -71,7 +73,7 @@ def beside(folder: Path, logs: Sequence[Path]) -> Beside:
         for record in kept:
             groups.setdefault((ALL, record.arm), []).append(record)
     rows = [_row(class_, arm, group, served) for (class_, arm), group in groups.items()]
-    rows.sort(key=_placed_as(manifest.read(folder)))
+    rows.sort(key=_placed_as(run))
     return Beside(rows=tuple(rows), left_out=len(records) - len(kept))
 
 

@@ -80,6 +80,12 @@ class Scrape(msgspec.Struct, frozen=True, kw_only=True):
     counters: dict[str, float] | None = None
     error: str | None = None
 
+    @property
+    def start(self) -> str | None:
+        """Which start of the server's process this was; None where the page does not tell."""
+        began_s = (self.counters or {}).get("began_s")
+        return None if began_s is None else f"{began_s:.2f}"
+
 
 @dataclass(frozen=True)
 class Change:

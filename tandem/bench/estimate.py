@@ -34,8 +34,15 @@ class Estimate:
         return math.ceil(len(turn.items) / (turn.block.load.concurrency or 1)) * mean_s
 
     def round_s(self, plan: Plan) -> float:
-        """Return how long the first round takes; the others ask as much."""
-        return sum(self.turn_s(turn) for turn in plan.round(0))
+        """Return how long the first round takes that is no control round; the others of its kind ask as much."""
+        return sum(self.turn_s(turn) for turn in plan.round(plan.first))
+
+    def run_s(self, plan: Plan) -> float:
+        """Return how long all rounds take, control rounds included; one round where the clock decides."""
+        if plan.rounds is None:
+            return self.round_s(plan)
+        control_s = sum(self.turn_s(turn) for turn in plan.round(plan.controls[0])) if plan.controls else 0.0
+        return plan.rounds * self.round_s(plan) + plan.control_rounds * control_s
 
 
 def request_s(max_tokens: int) -> float:

@@ -14,9 +14,10 @@ import os
 import platform
 import time
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 STEP_S = 0.02  # how often the lag is measured
 MOST_LAG_S = 0.005  # at p99; a token of a fast server takes 10 ms
@@ -65,8 +66,25 @@ class Load:
         return said
 
 
+class Lap(NamedTuple):
+    """What was seen since the lap before; `Load` says what the figures are.
+
+    Args:
+        wall_s: how long that was, what was left out not counted.
+        wakes: how often the lag was measured.
+    """
+
+    wall_s: float
+    cpu_busy: float | None
+    client_cpu: float | None
+    lag_p50_s: float | None
+    lag_p99_s: float | None
+    lag_max_s: float | None
+    wakes: int
+
+
 class HostWatch:
-    """Watches from its making, or the last `start`, to `end`."""
+    """Watches from its making, or the last `start`, to `end`; meanwhile `lap` tells of its parts."""
 
     def __init__(self) -> None:
         self._sleeper: asyncio.Task[None] | None = None
@@ -78,6 +96,7 @@ class HostWatch:
         self._load, self._stat = load_1m(), _cpu_times()
         self._wall, self._cpu = time.monotonic(), time.process_time()
         self._lags = array("d")
+        self._lap = self._wall, self._cpu, self._stat, 0
         self._sleeper = self._sleeper or asyncio.create_task(self._sleep())
 
     @contextlib.contextmanager
@@ -88,8 +107,22 @@ class HostWatch:
             yield
         finally:
             self._apart = False
-            self._wall += time.monotonic() - wall
-            self._cpu += time.process_time() - cpu
+            wall, cpu = time.monotonic() - wall, time.process_time() - cpu
+            self._wall, self._cpu = self._wall + wall, self._cpu + cpu
+            since, taken, stat, first = self._lap
+            self._lap = since + wall, taken + cpu, stat, first
+
+    def lap(self) -> Lap:
+        """Return what was seen since the last lap, or the start, and begin the next."""
+        now = time.monotonic(), time.process_time(), _cpu_times(), len(self._lags)
+        wall, cpu, stat, first = self._lap
+        self._lap = now
+        wall_s, lags = now[0] - wall, sorted(self._lags[first:])
+        return Lap(
+            wall_s=wall_s, cpu_busy=_busy(stat, now[2]), client_cpu=(now[1] - cpu) / wall_s if wall_s > 0 else None,
+            lag_p50_s=_quantile(lags, 0.5), lag_p99_s=_quantile(lags, 0.99), lag_max_s=_quantile(lags, 1.0),
+            wakes=len(lags),
+        )  # fmt: skip
 
     async def end(self) -> Load:
         """Stop watching and return what was seen."""
@@ -97,14 +130,10 @@ class HostWatch:
         self._sleeper.cancel()
         await asyncio.gather(self._sleeper, return_exceptions=True)
         wall, lags = time.monotonic() - self._wall, sorted(self._lags)
-
-        def quantile(share: float) -> float | None:
-            return lags[min(int(share * len(lags)), len(lags) - 1)] if lags else None
-
         return Load(
             load_1m_start=self._load, load_1m_end=load_1m(), cpu_busy=_busy(self._stat, _cpu_times()),
             client_cpu=(time.process_time() - self._cpu) / wall if wall > 0 else None,
-            lag_p50_s=quantile(0.5), lag_p99_s=quantile(0.99), lag_max_s=quantile(1.0),
+            lag_p50_s=_quantile(lags, 0.5), lag_p99_s=_quantile(lags, 0.99), lag_max_s=_quantile(lags, 1.0),
         )  # fmt: skip
 
     async def _sleep(self) -> None:
@@ -131,6 +160,10 @@ def cpus() -> int:
 def python() -> str:
     """Return the interpreter's version."""
     return platform.python_version()
+
+
+def _quantile(rising: Sequence[float], share: float) -> float | None:
+    return rising[min(int(share * len(rising)), len(rising) - 1)] if rising else None
 
 
 def _cpu_times() -> tuple[int, int] | None:

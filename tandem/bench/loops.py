@@ -39,6 +39,8 @@ class Arm:
         offers: the extras that are asked of it.
         models: names it may give its model.
         gate: shut while the arm is down.
+        placement: which part of a host its server runs on; None where nobody said.
+        start: which start of its server's process answers; None where its page does not tell.
     """
 
     name: str
@@ -46,6 +48,8 @@ class Arm:
     offers: Offers
     models: frozenset[str]
     gate: Gate
+    placement: str | None = None
+    start: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +118,7 @@ class Loops:
         ask = self.ask(arm, item, f"{base}{AGAIN}{before + 1}" if before else base)
         asked = Asked(
             arm=arm.name, turn=turn, item=item, worker=worker, ask=ask, models=arm.models, due_s=due_s,
-            attempts=before + 1,
+            attempts=before + 1, placement=arm.placement, start=arm.start,
         )  # fmt: skip
         try:
             record = await self.recorder.keep(asked, await arm.client.ask(ask, self.settings.time_outs))

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.schedule import control_numbers
 
 SCHEMA = 1
 FILE = "manifest.json"
@@ -50,6 +51,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         runtime: nxdi-v0, nxdi-v1 or native: how its counters are to be read.
         speculation: None where it is not known; it is never guessed.
         offers: what the probe found.
+        placement: which part of a host it ran on, as --placement said at the last beginning; each record has its own.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     runtime: str | None = None
     speculation: Speculation | None = None
     offers: Offers = Offers()
+    placement: str | None = None
 
 
 class SuiteUsed(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +115,7 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
     """What was to be done before it began; `requests` None where the clock decided.
 
-    `requests_per_round` counts all arms; None where a round has no fixed number.
+    `requests_per_round` counts all arms; None where a round has no fixed number. A control round has two arms.
     """
 
     requests: int | None
@@ -139,9 +142,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
     `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit; `rounds` is 0 while
-    the clock decides; `mixed` says that a turn held all classes; `resumed` has one clock for each --resume; `notes`
-    are sentences that a reader of the figures must know. `environment` and `experiment` are the declared ones whose
-    servers were asked; None where servers were named by address.
+    the clock decides; `control_rounds` are not among them, and `controls` tells their numbers; `mixed` says that a turn
+    held all classes; `resumed` has one clock for each --resume; `notes` are sentences that a reader of the figures must
+    know. `environment` and `experiment` are the declared ones whose servers were asked; None where servers were named
+    by address.
     """
 
     schema: int = SCHEMA
@@ -161,6 +165,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     concurrency: tuple[int, ...] = ()
     rate_per_s: float | None = None
     rounds: int
+    control_rounds: int = 0
     repeats: int = 1
     prompts_per_class: int | None = None
     mixed: bool = False
@@ -198,6 +203,12 @@ def read(folder: Path) -> Manifest:
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
     _refuse_newer(path, text)
     return manifest
+
+
+def controls(manifest: Manifest) -> frozenset[int]:
+    """Return the numbers of a run's control rounds, in which its baseline was asked as its own variant."""
+    rounds = None if manifest.duration_s is not None else manifest.rounds
+    return frozenset(control_numbers(rounds, manifest.control_rounds))
 
 
 def run_id(manifest: Manifest) -> str:

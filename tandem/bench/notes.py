@@ -19,19 +19,21 @@ from tandem.bench.tally import Load, Tally
 _NEED_USAGE = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
 
 
-def notes(run: Manifest, total: Tally, said: Sequence[str], counted: Collection[str]) -> list[str]:
+def notes(run: Manifest, total: Tally, aside: Tally, said: Sequence[str], counted: Collection[str]) -> list[str]:
     """Return every note of a run.
 
     Args:
         run: its manifest.
         total: its records.
+        aside: those of its control rounds, which are in no figure.
         said: what the counters and the turns had to say.
         counted: arms of which a turn has counters.
     """
     return [
         *(str(replace(torn, path=Path(torn.path.name))) for torn in total.torn),  # alike wherever the folder lies
         *run.notes,
-        *_course(run, total),
+        *_course(run, total, aside),
+        *_controls(aside),
         *_failures(total),
         *_contradictions(total),
         *_usage(total),
@@ -41,8 +43,8 @@ def notes(run: Manifest, total: Tally, said: Sequence[str], counted: Collection[
     ]
 
 
-def _course(run: Manifest, total: Tally) -> Iterator[str]:
-    recorded = sum(total.requests.values())
+def _course(run: Manifest, total: Tally, aside: Tally) -> Iterator[str]:
+    recorded = sum(total.requests.values()) + sum(aside.requests.values())
     if run.ended is None:
         yield "the run has not ended, or was killed: its manifest has no end"
     elif run.ended.reason != "done":
@@ -59,6 +61,17 @@ def _course(run: Manifest, total: Tally) -> Iterator[str]:
         yield (
             f"records of llmperf: {total.generators['llmperf']}; of their chunks they hold the first and the end, so "
             "they have no gap, no tokens per chunk and no TPOT; docs/measurement.md compares them"
+        )
+
+
+def _controls(aside: Tally) -> Iterator[str]:
+    rounds = len({place.round for _, place in aside.turns})
+    if rounds:
+        asked, failed = sum(aside.requests.values()), sum(aside.errors.values())
+        lost = f", {failed} of them failed" if failed else ""
+        yield (
+            f"{rounds} control {'round' if rounds == 1 else 'rounds'} asked the baseline against itself, {asked} "
+            f"requests{lost}: in no figure here; the verdict has its noise floor from them"
         )
 
 

@@ -12,17 +12,23 @@ list: each prompt `repeats` times (or as many requests as its suite states), eac
 four turns of a block are A B B A in one round, B A A B in the next (`tandem.bench.schedule`; with n arms there are 2n
 turns), and each arm is asked each request of the list once. A list too short for its halves to fill the concurrency
 stays whole: then the turns are A B in one round and B A in the next. `simultaneous`: one turn, all arms at once.
+
+A *control round* asks the baseline against itself: as itself and as the arm `<baseline>#2`, A B B A like any pair, one
+at a time whatever the schedule, because both are one server. The other rounds are the same with and without them.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
-from tandem.bench.schedule import Schedule, first_order, pass_order
+from tandem.bench.judge.form import CONTROL
+from tandem.bench.schedule import Schedule, control_numbers, first_order, pass_order
 from tandem.bench.suites.suite import Prompt, Suite
 
 MIXED = "all"
@@ -123,6 +129,16 @@ class Turn:
         return len(self.arms) * len(self.items)
 
 
+class _Round(NamedTuple):
+    """What makes a round: its number, what its orders are drawn by, how many of its kind came before, who is asked."""
+
+    number: int
+    name: str
+    before: int
+    arms: tuple[str, ...]
+    schedule: Schedule
+
+
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """Every turn of a run, made round by round.
@@ -133,7 +149,8 @@ class Plan:
         schedule: `interleaved`, one arm at a time; or `simultaneous`, all at once.
         seed: what every order, arrival and sampling seed is drawn from.
         repeats: how often a round asks each block's list of prompts.
-        rounds: None where the clock decides.
+        rounds: None where the clock decides; control rounds are not in it.
+        control_rounds: how many there are; where the clock decides, at most.
     """
 
     arms: tuple[str, ...]
@@ -142,48 +159,76 @@ class Plan:
     seed: int
     repeats: int
     rounds: int | None
+    control_rounds: int = 0
+
+    @property
+    def control(self) -> str:
+        """The baseline's name in a control round, where it is asked as its own variant."""
+        return f"{self.arms[0]}{CONTROL}"
+
+    @cached_property
+    def controls(self) -> tuple[int, ...]:
+        """Numbers of the control rounds, rising."""
+        return control_numbers(self.rounds, self.control_rounds)
+
+    @property
+    def first(self) -> int:
+        """Number of the first round that is no control round."""
+        return next(number for number in itertools.count() if number not in self.controls)
 
     @cached_property
     def requests_per_round(self) -> int:
-        """How many requests a round has, over all arms."""
+        """How many requests a round has, over all arms; a control round has two arms."""
         return len(self.arms) * self.repeats * sum(block.requests for block in self.blocks)
 
     @property
     def requests(self) -> int | None:
         """How many requests there are in all; None where the clock decides."""
-        return None if self.rounds is None else self.rounds * self.requests_per_round
+        if self.rounds is None:
+            return None
+        return (len(self.arms) * self.rounds + 2 * self.control_rounds) * self.requests_per_round // len(self.arms)
 
     def turns(self) -> Iterator[Turn]:
         """Yield every turn in order, without end where the clock decides."""
-        numbers = itertools.count() if self.rounds is None else range(self.rounds)
+        numbers = itertools.count() if self.rounds is None else range(self.rounds + self.control_rounds)
         return itertools.chain.from_iterable(self.round(number) for number in numbers)
 
     def round(self, number: int) -> tuple[Turn, ...]:
         """Return the turns of one round."""
+        here = self._round(number)
         blocks = list(self.blocks)
-        self._drawn("blocks", number).shuffle(blocks)
-        return tuple(turn for block in blocks for turn in self._block(number, block))
+        self._drawn("blocks", here.name).shuffle(blocks)
+        return tuple(turn for block in blocks for turn in self._block(here, block))
 
-    def _block(self, number: int, block: Block) -> Iterator[Turn]:
-        slots, arms = itertools.count(), first_order(self.arms, self.seed)
-        for half, items in enumerate(self._halves(block, self._items(number, block))):
-            arrivals = self._arrivals(number, block, half, len(items))
-            order = pass_order(arms, 2 * number + half)
-            for together in [order] if self.schedule == "simultaneous" else [(arm,) for arm in order]:
-                yield Turn(round=number, slot=next(slots), block=block, arms=together, items=items, arrivals_s=arrivals)
+    def _round(self, number: int) -> _Round:
+        before = bisect_left(self.controls, number)  # control rounds
+        if before < len(self.controls) and self.controls[before] == number:
+            return _Round(number, f"control{before}", before, (self.arms[0], self.control), "interleaved")
+        return _Round(number, str(number - before), number - before, self.arms, self.schedule)
 
-    def _halves(self, block: Block, items: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
+    def _block(self, here: _Round, block: Block) -> Iterator[Turn]:
+        slots, arms = itertools.count(), first_order(here.arms, self.seed)
+        for half, items in enumerate(self._halves(here, block, self._items(here, block))):
+            arrivals = self._arrivals(here, block, half, len(items))
+            order = pass_order(arms, 2 * here.before + half)
+            for together in [order] if here.schedule == "simultaneous" else [(arm,) for arm in order]:
+                yield Turn(
+                    round=here.number, slot=next(slots), block=block, arms=together, items=items, arrivals_s=arrivals
+                )
+
+    @staticmethod
+    def _halves(here: _Round, block: Block, items: tuple[Item, ...]) -> tuple[tuple[Item, ...], ...]:
         fills = max(2 * (block.load.concurrency or 1), 2)
-        if self.schedule == "simultaneous" or len(items) < fills:
+        if here.schedule == "simultaneous" or len(items) < fills:
             return (items,)
         middle = -(-len(items) // 2)
         return items[:middle], items[middle:]
 
-    def _items(self, number: int, block: Block) -> tuple[Item, ...]:
+    def _items(self, here: _Round, block: Block) -> tuple[Item, ...]:
         times = -(-block.requests // len(block.entries))  # how often one repeat asks the first ones
         made: list[Item] = []
         for repeat in range(self.repeats):
-            drawn = self._drawn("items", number, block.number, repeat)
+            drawn = self._drawn("items", here.name, block.number, repeat)
             entries = drawn.sample(block.entries, len(block.entries))
             made += [
                 Item(
@@ -194,11 +239,11 @@ class Plan:
             ]  # fmt: skip
         return tuple(made)
 
-    def _arrivals(self, number: int, block: Block, half: int, count: int) -> tuple[float, ...]:
+    def _arrivals(self, here: _Round, block: Block, half: int, count: int) -> tuple[float, ...]:
         rate = block.load.rate_per_s
         if rate is None:
             return ()
-        drawn = self._drawn("arrivals", number, block.number, half)
+        drawn = self._drawn("arrivals", here.name, block.number, half)
         return tuple(itertools.accumulate(drawn.expovariate(rate) for _ in range(count)))
 
     def _drawn(self, *what: object) -> random.Random:

@@ -75,7 +75,7 @@ class RoundPoints:
         complete: whether nothing of it is missing: every planned request has a record that no interrupt cut. Where the
             manifest does not say how many were planned (llmperf, runs by the clock of an earlier version): whether a
             later round was begun, or the run has reached its end.
-        rows: by minute, load and metric.
+        rows: by minute, load and metric; a control round has none, for it holds the baseline against itself alone.
         ranges: where its records stand in the file.
     """
 
@@ -222,20 +222,23 @@ class _Counted:
 
 
 def _round(run: Manifest, path: Path, number: int, places: _Lines, counted: _Counted) -> RoundPoints:
-    read = _Round(begun=dict(counted.minutes))
+    read, control = _Round(begun=dict(counted.minutes)), number in manifest.controls(run)
     for minute, ranges in sorted(places.places.get(number, {}).items()):
         read.add(minute, (Part(path, first, end, run.goodput) for first, end in ranges))
     later = any(other > number for other in places.places)
+    points = chain(read.points, read.counts(), _of_turns(run, read, counted.changes.get(number, ())))
     return RoundPoints(
         number=number,
-        complete=_complete(run, read.total, later=later),
-        rows=tuple(_rows(chain(read.points, read.counts(), _of_turns(run, read, counted.changes.get(number, ()))))),
+        complete=_complete(run, read.total, later=later, control=control),
+        rows=() if control else tuple(_rows(points)),
         ranges=places.ranges(number),
     )
 
 
-def _complete(run: Manifest, total: Tally, *, later: bool) -> bool:
+def _complete(run: Manifest, total: Tally, *, later: bool, control: bool) -> bool:
     planned = run.plan.requests_per_round
+    if control and planned is not None:
+        planned = 2 * planned // len(run.arms)
     if planned is None and run.generator == "tandem" and run.rounds:
         planned = (run.plan.requests or 0) // run.rounds or None
     if planned is not None:

@@ -23,15 +23,21 @@ BLOCK = 1 << 21  # bytes read at once: enough that the calls of numpy cost littl
 
 @dataclass(frozen=True)
 class Part:
-    """A range of a records file; `first` and `end` are places where lines begin."""
+    """A range of a records file; `first` and `end` are places where lines begin.
+
+    `controls` are the numbers of control rounds, of which a summary has no figure.
+    """
 
     path: Path
     first: int
     end: int
     limits: Mapping[str, float] | None = None
+    controls: frozenset[int] = frozenset()
 
 
-def parts(path: Path, number: int, limits: Mapping[str, float] | None) -> list[Part]:
+def parts(
+    path: Path, number: int, limits: Mapping[str, float] | None, controls: frozenset[int] = frozenset()
+) -> list[Part]:
     """Cut the file into at most `number` parts of about one size.
 
     Raises:
@@ -45,7 +51,7 @@ def parts(path: Path, number: int, limits: Mapping[str, float] | None) -> list[P
             file.readline()
             places.add(file.tell())
     edges = sorted(places)
-    return [Part(path, first, end, limits) for first, end in pairwise(edges)]
+    return [Part(path, first, end, limits, controls) for first, end in pairwise(edges)]
 
 
 class Form(NamedTuple):

@@ -39,6 +39,7 @@ class Asked:
         models: names the server may give its model.
         due_s: open loop: when it was due, on the monotonic clock.
         attempts: 2 where an interrupted run had asked it before.
+        placement, start: of the server, as the record has them.
     """
 
     arm: str
@@ -49,6 +50,8 @@ class Asked:
     models: frozenset[str]
     due_s: float | None = None
     attempts: int = 1
+    placement: str | None = None
+    start: str | None = None
 
 
 class Recorder:
@@ -116,7 +119,7 @@ def record(asked: Asked, reply: Reply, answer: Answer) -> Record:
         text=answer.text, reasoning=answer.reasoning, token_ids=answer.token_ids, logprobs=answer.logprobs,
         model=answer.model, status=reply.status, finish_reason=answer.finish_reason,
         error=answer.error, error_detail=answer.error_detail,  # which know what the reply ended with
-        attempts=asked.attempts, retry_after_s=reply.retry_after_s,
+        attempts=asked.attempts, retry_after_s=reply.retry_after_s, placement=asked.placement, start=asked.start,
         content=None if answer.error else check_content(
             prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning
         ),

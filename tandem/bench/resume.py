@@ -22,7 +22,8 @@ from tandem.bench.record import Torn, read_records
 AGAIN = "~"  # between a request's id and the number of the attempt, from the second on
 ASKED = (
     "version", "environment", "experiment", "schedule", "seed", "api", "thinking", "temperature", "max_tokens",
-    "concurrency", "rate_per_s", "rounds", "repeats", "prompts_per_class", "mixed", "duration_s", "time_outs",
+    "concurrency", "rate_per_s", "rounds", "control_rounds", "repeats", "prompts_per_class", "mixed", "duration_s",
+    "time_outs",
 )  # fmt: skip
 OF_ARM = ("role", "url", "model", "artifact_key", "image", "server_version", "runtime", "speculation")
 

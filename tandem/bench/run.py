@@ -13,6 +13,7 @@ import gc
 import math
 import sys
 import time
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,7 +38,9 @@ from tandem.bench.probe import Found, probe
 from tandem.bench.progress import Progress
 from tandem.bench.recorder import Recorder, recording
 from tandem.bench.resume import Recorded, recorded, refuse_other
+from tandem.bench.rounds import Laps
 from tandem.bench.settings import Settings
+from tandem.bench.starts import Starts
 from tandem.bench.warm import Warmed, warm_up
 
 Reason = Literal["done", "interrupted", "failed", "duration"]
@@ -84,6 +87,7 @@ class Run:
     plan: Plan = field(init=False)
     estimate: Estimate = field(init=False)
     progress: Progress = field(init=False)
+    starts: Starts = field(init=False)
     notes: list[str] = field(init=False, default_factory=list)
     rounds: int = field(init=False, default=0)
 
@@ -103,7 +107,8 @@ class Run:
             servers = [self.settings.server(arm) for arm in self.settings.arms]
             limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
             clients = [await open_.enter_async_context(Client(server, limit=limit)) for server in servers]
-            pages = await open_.enter_async_context(Pages(servers))
+            control = self.settings.server(self.settings.arms[0], self.plan.control)
+            pages = await open_.enter_async_context(Pages([*servers, control]))
             found = await self._probe(clients)
             if found is None:
                 return Outcome(reason="interrupted", begun=False)
@@ -114,7 +119,7 @@ class Run:
     def _expected_s(self) -> float:
         if self.settings.duration_s is not None:
             return self.settings.duration_s
-        return (self.plan.rounds or 1) * self.estimate.round_s(self.plan)
+        return self.estimate.run_s(self.plan)
 
     async def _probe(self, clients: Sequence[Client]) -> list[Found] | None:
         """Return what each arm offers, or None where the run was interrupted meanwhile.
@@ -150,7 +155,8 @@ class Run:
             wait_s=self.wait_s,
         )  # fmt: skip
         offers = msgspec.structs.replace(found.offers, **unwanted)
-        return Arm(name=name, client=client, offers=offers, models=found.models, gate=gate)
+        placement = next(arm.placement for arm in self.settings.arms if arm.name == name)
+        return Arm(name=name, client=client, offers=offers, models=found.models, gate=gate, placement=placement)
 
     async def _measure(self, arms: Sequence[Arm], found: Sequence[Found], pages: Pages) -> Outcome:
         written = statement.of_run(self.settings, self.plan, found)
@@ -165,8 +171,13 @@ class Run:
             written = msgspec.structs.replace(
                 before, ended=None, resumed=(*before.resumed, written.clock), goodput=written.goodput or before.goodput,
                 price_usd_per_hour=written.price_usd_per_hour or before.price_usd_per_hour,
+                arms=tuple(
+                    msgspec.structs.replace(was, placement=is_.placement)
+                    for was, is_ in zip(before.arms, written.arms, strict=True)
+                ),
             )  # fmt: skip
         manifest.write(self.folder, written)
+        self.starts = Starts(self.folder)
         watch = host.HostWatch()
         between = Between(call=self.on_round, note=self._note, stop=self.stop, watch=watch)
         reason: Reason = "failed"
@@ -174,7 +185,9 @@ class Run:
             if self._missing(had):
                 written = await self._warm_up(arms, written)
             watch.start()
-            reason = await self._turns(arms, pages, had, between)
+            laps = Laps(folder=self.folder, watch=watch)
+            asked = [*arms, dataclasses.replace(arms[0], name=self.plan.control)]
+            reason = await self._turns(asked, pages, had, between, laps)
         except BenchError as fault:
             self.stop.ask("failed", fault)
         finally:
@@ -200,6 +213,8 @@ class Run:
             together = self.settings.schedule == "simultaneous"
             warmed = await asyncio.gather(*each) if together else [await one for one in each]
         factors = {arm.name: one.factor for arm, one in zip(arms, warmed, strict=True) if one.factor is not None}
+        if arms[0].name in factors:
+            factors[self.plan.control] = factors[arms[0].name]
         self.estimate = Estimate(factors=factors)
         self.progress.expect(self._expected_s())
         if self.settings.duration_s is None and not self.stop.asked:
@@ -209,7 +224,7 @@ class Run:
 
     async def _warm(self, arm: Arm, loops: Loops, first: int) -> Warmed:
         self.progress.tell(f"warming {arm.name} up")
-        await arm.client.open_connections(self._connections(self.plan.round(0)[0]))
+        await arm.client.open_connections(self._connections(self.plan.round(self.plan.first)[0]))
         warmed = await warm_up(arm, self.plan, loops, requests=self.settings.warm_up, first=first)
         if warmed.seen.stable is False and not self.stop.asked:
             self._note(
@@ -224,7 +239,7 @@ class Run:
             done=self.progress.done,
         )  # fmt: skip
 
-    async def _turns(self, arms: Sequence[Arm], pages: Pages, had: Recorded, between: Between) -> Reason:
+    async def _turns(self, arms: Sequence[Arm], pages: Pages, had: Recorded, between: Between, laps: Laps) -> Reason:
         """Take every turn that is not recorded yet; where the clock decides, begin no block after its end."""
         ends = math.inf
         if self.settings.duration_s is not None:
@@ -243,8 +258,13 @@ class Run:
                     if over is not None:
                         return over
                     self.rounds = turn.round + 1
-                    between.asked |= await self._turn(turn, arms, loops, pages, had.done)
+                    laps.before(turn)
+                    asked = await self._turn(turn, arms, loops, pages, had.done)
+                    between.asked |= asked
+                    laps.asked |= asked
         finally:
+            with contextlib.suppress(WorldError):  # a full disk is told of by what is written next
+                laps.end()
             gc.unfreeze()
             shown.cancel()
             self.progress.clear()
@@ -272,10 +292,11 @@ class Run:
         await asyncio.gather(*(self._connect(arm, turn) for arm in taking))
         if self.stop.asked:
             return True
-        await self._scrape(taking, turn, pages, "before")
+        starts = await self._scrape(taking, turn, pages, "before")
         async with asyncio.TaskGroup() as group:
             for arm in taking:
-                group.create_task(loops.run(arm, turn, missing[arm.name]))
+                begun = dataclasses.replace(arm, start=starts[arm.name])
+                group.create_task(loops.run(begun, turn, missing[arm.name]))
         if not self.stop.asked:  # what was cut has tokens that no record holds
             await self._scrape(taking, turn, pages, "after")
         return True
@@ -288,11 +309,16 @@ class Run:
             if not self.stop.asked:
                 await arm.client.open_connections(self._connections(turn))
 
-    async def _scrape(self, arms: Sequence[Arm], turn: Turn, pages: Pages, when: Literal["before", "after"]) -> None:
-        for scrape in await asyncio.gather(*(pages.scrape(arm.name, turn, when) for arm in arms)):
+    async def _scrape(
+        self, arms: Sequence[Arm], turn: Turn, pages: Pages, when: Literal["before", "after"]
+    ) -> dict[str, str | None]:
+        """Keep the counters of each arm, and return which start of its server each arm meets."""
+        scrapes = await asyncio.gather(*(pages.scrape(arm.name, turn, when) for arm in arms))
+        for scrape in scrapes:
             append(self.folder, scrape)
-            if scrape.error is not None:
+            if scrape.error is not None and scrape.arm != self.plan.control:  # the baseline's own page
                 self._note(f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent")
+        return {scrape.arm: self.starts.of(scrape) for scrape in scrapes}
 
     def _connections(self, turn: Turn) -> int:
         if turn.block.load.concurrency is not None:
@@ -308,7 +334,7 @@ class Run:
         ended = msgspec.structs.replace(
             written,
             host=msgspec.structs.replace(written.host, **dataclasses.asdict(seen)),
-            rounds=self.rounds if self.plan.rounds is None else written.rounds,
+            rounds=self._others() if self.plan.rounds is None else written.rounds,
             notes=tuple(self.notes),
             ended=manifest.Ended(reason=reason, utc=statement.utc_now()),
         )
@@ -323,6 +349,10 @@ class Run:
             )  # fmt: skip
             self.stop.fault = self.stop.fault or fault
         return ended
+
+    def _others(self) -> int:
+        """Return how many of the rounds that were begun are no control rounds."""
+        return self.rounds - bisect_left(self.plan.controls, self.rounds)
 
     async def _last(self, between: Between, ended: Manifest) -> None:
         """Call once more what is called between rounds; what it gave to note is added to the manifest."""

@@ -3,6 +3,10 @@
 Invariant: a pass has every arm once, and every second pass is the mirror of the one before, so a drift of the world
 that is linear over the two touches every arm alike. Two arms give A B B A, then B A A B. With more arms the passes
 follow the rows of a Williams design, in which every arm comes right behind every other arm equally often.
+
+Control rounds ask the baseline against itself. They sample the time of a run: of R rounds and N control rounds, one
+control round stands in the middle of each N-th of the R. Where the clock decides, R is not known: they stand behind 1,
+3, 7, 15, ... rounds, so that a short run has one early and a long one has more.
 """
 
 from __future__ import annotations
@@ -32,6 +36,20 @@ def pass_order(arms: Sequence[str], number: int) -> tuple[str, ...]:
     row = [(place + number // 2) % count for place in _first_row(count)]
     order = row if number % 2 == 0 else row[::-1]
     return tuple(arms[place] for place in order)
+
+
+def control_numbers(rounds: int | None, controls: int) -> tuple[int, ...]:
+    """Return which rounds of a run, from 0, are control rounds.
+
+    Args:
+        rounds: how many others there are; None where the clock decides.
+        controls: how many control rounds there are, or at most where the clock decides.
+    """
+
+    def others_before(index: int) -> int:
+        return (2 << index) - 1 if rounds is None else ((2 * index + 1) * rounds + controls) // (2 * controls)
+
+    return tuple(others_before(index) + index for index in range(controls))
 
 
 def _first_row(count: int) -> list[int]:

@@ -32,6 +32,7 @@ class Settings:
         concurrency: closed loops; None for what each suite states.
         rate_per_s: one open loop in place of them.
         rounds: None where `duration_s` decides.
+        control_rounds: how often the baseline is asked against itself; not among `rounds`.
         repeats: how often a round asks each prompt.
         prompts_per_class: the first so many; None for all.
         mixed: the classes of a suite in one block.
@@ -56,6 +57,7 @@ class Settings:
     concurrency: tuple[int, ...] | None = None
     rate_per_s: float | None = None
     rounds: int | None = 1
+    control_rounds: int = 0
     repeats: int = 1
     prompts_per_class: int | None = None
     mixed: bool = False
@@ -78,8 +80,9 @@ class Settings:
             arms=tuple(arm.name for arm in self.arms),
             blocks=shape.blocks(self.suites),
             schedule=self.schedule, seed=self.seed, repeats=self.repeats, rounds=self.rounds,
+            control_rounds=self.control_rounds,
         )  # fmt: skip
 
-    def server(self, arm: manifest.Arm) -> Server:
-        """Return where and as whom one arm is asked."""
-        return Server(name=arm.name, url=arm.url, model=arm.model, api=self.api, api_key=self.api_key)
+    def server(self, arm: manifest.Arm, name: str | None = None) -> Server:
+        """Return where and as whom one arm is asked; its control has another `name`."""
+        return Server(name=name or arm.name, url=arm.url, model=arm.model, api=self.api, api_key=self.api_key)

@@ -19,6 +19,7 @@ from tandem.bench.probe import Found
 from tandem.bench.settings import Settings
 
 HOUR_S = 3600
+MOST_NAMED = 4  # control rounds
 
 
 def plan_lines(settings: Settings, plan: Plan, expected_s: float) -> Iterator[str]:
@@ -29,11 +30,15 @@ def plan_lines(settings: Settings, plan: Plan, expected_s: float) -> Iterator[st
     rounds = f"rounds for {spoken(settings.duration_s or 0)}"
     if plan.rounds is not None:
         rounds = _counted(plan.rounds, "round")
+    if plan.control_rounds:
+        most = "up to " if plan.rounds is None else ""
+        rounds += f" and {most}{_counted(plan.control_rounds, 'control round')}"
     kinds = f"{_counted(classes, 'class', 'es')}, {_counted(prompts, 'prompt')}, {loads}"
     repeats = f" of {plan.repeats} repeats" if plan.repeats > 1 else ""
     yield f"plan: {', '.join(plan.arms)}; {kinds}; {rounds}{repeats}, {plan.schedule}"
     total = "" if plan.requests is None else f"{plan.requests} requests in all, "
     yield f"  {total}{plan.requests_per_round} a round; the first block goes {_order(plan)}"
+    yield from _control(plan)
     rests = "as asked" if plan.rounds is None else f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, each answer"
     rests += "" if plan.rounds is None else " to max_tokens; told anew after the warm-up"
     yield f"  about {expected_s / 60:.1f} min{_cost(settings, expected_s)} ({rests})"
@@ -74,8 +79,19 @@ def _counted(number: int, noun: str, plural: str = "s") -> str:
     return f"{number} {noun}{'' if number == 1 else plural}"
 
 
+def _control(plan: Plan) -> Iterator[str]:
+    """Yield what control rounds do, or that there are none."""
+    if not plan.control_rounds:
+        yield "  no control round: the verdict will have no noise floor (--control-rounds 1)"
+        return
+    places = ", ".join(str(number + 1) for number in plan.controls[:MOST_NAMED])
+    more = ", ..." if len(plan.controls) > MOST_NAMED else ""
+    requests = 2 * plan.requests_per_round // len(plan.arms)
+    yield f"  control: round {places}{more} asks {plan.arms[0]} against itself, {requests} requests each"
+
+
 def _order(plan: Plan) -> str:
-    turns = plan.round(0)
+    turns = plan.round(plan.first)
     first = [turn for turn in turns if turn.block is turns[0].block]
     return ", ".join(" and ".join(turn.arms) for turn in first)
 
@@ -114,6 +130,7 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         ),
         rate_per_s=settings.rate_per_s,
         rounds=plan.rounds or 0,
+        control_rounds=plan.control_rounds,
         repeats=plan.repeats,
         prompts_per_class=settings.prompts_per_class,
         mixed=settings.mixed,

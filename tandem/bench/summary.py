@@ -27,7 +27,7 @@ from tandem.bench.manifest import Manifest
 from tandem.bench.notes import notes
 from tandem.bench.quantiles import Values, spread
 from tandem.bench.reading import Part, parts
-from tandem.bench.tally import Load, Tally, tally
+from tandem.bench.tally import Load, Tally, parted, tally
 from tandem.bench.turns import Spreads
 from tandem.metrics import CATALOGUE, Metric, metric
 
@@ -96,7 +96,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         arms: names, the baseline first.
-        records: lines that were read.
+        records: lines that were read, those of control rounds too, which are in no other figure here.
         cells: by class, load, metric and arm.
         metrics: definitions of the cells' metrics.
         requests: counts; failed requests are here and in no cell.
@@ -124,8 +124,12 @@ def summarize(folder: Path) -> Summary:
     """
     run = manifest.read(folder)
     check_limits(run, folder)
-    total = read(folder / RECORDS, run.goodput)
-    changes, reasons = counters.changes(counters.read_scrapes(folder / counters.FILE))
+    controls = manifest.controls(run)
+    total, aside = read(folder / RECORDS, run.goodput, controls), Tally()
+    if controls:
+        total, aside = parted(total)
+    scrapes = (scrape for scrape in counters.read_scrapes(folder / counters.FILE) if scrape.round not in controls)
+    changes, reasons = counters.changes(scrapes)
     with ThreadPoolExecutor(_cores()) as threads:  # numpy lets go of the interpreter while it sorts
         timed = threads.submit(turns.throughput, total, limited=bool(run.goodput))
         counted = threads.submit(turns.acceptance, changes, {arm.name: arm for arm in run.arms}, total)
@@ -137,14 +141,16 @@ def summarize(folder: Path) -> Summary:
     named = {cell.metric for cell in cells}
     return Summary(
         arms=order.arms,
-        records=sum(total.requests.values()),
+        records=sum(total.requests.values()) + sum(aside.requests.values()),
         cells=cells,
         metrics=tuple(_definition(metric(name)) for name in sorted(named, key=_metric_place)),
         requests=tuple(order.requests(total)),
         errors=tuple(order.words(total.errors)),
         content=tuple(order.words(total.content)),
         suspects=tuple(order.words(total.suspects)),
-        notes=tuple(notes(run, total, [*reasons, *_sentences(throughput, accepted)], {turn[0] for turn, _ in changes})),
+        notes=tuple(
+            notes(run, total, aside, [*reasons, *_sentences(throughput, accepted)], {turn[0] for turn, _ in changes})
+        ),
     )
 
 
@@ -179,14 +185,14 @@ def save(folder: Path, summary: Summary) -> None:
         ) from error
 
 
-def read(path: Path, limits: Mapping[str, float] | None = None) -> Tally:
+def read(path: Path, limits: Mapping[str, float] | None = None, controls: frozenset[int] = frozenset()) -> Tally:
     """Read a records file with as many processes as its size and the machine are worth.
 
     Raises:
         BenchError: a line that is no record, or a file that cannot be read.
     """
     try:
-        ranges = parts(path, 1 + path.stat().st_size // _PART, limits)
+        ranges = parts(path, 1 + path.stat().st_size // _PART, limits, controls)
         total = Tally()
         for further in _tallies(ranges, min(_cores(), len(ranges))):
             total.add(further)

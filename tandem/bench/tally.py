@@ -44,6 +44,9 @@ class Load(NamedTuple):
         )
 
 
+_ASIDE = " in a control round"
+
+
 class Place(NamedTuple):
     """One turn of an arm: the round and the place in it."""
 
@@ -114,13 +117,49 @@ class Tally:
         self.torn += other.torn
 
 
+def parted(total: Tally) -> tuple[Tally, Tally]:
+    """Return what a summary is made of, and apart from it what was asked in control rounds; ids stay together."""
+    return _only(total, control=False), replace(_only(total, control=True), ids=[], torn=[])
+
+
+def _only(total: Tally, *, control: bool) -> Tally:
+    def wanted(load: Load) -> bool:
+        return load.arm.endswith(_ASIDE) is control
+
+    turns = [turn for turn in total.turns if wanted(turn[0])]
+    codes = np.full(len(total.turns), -1, np.intp)
+    codes[[total.turns[turn] for turn in turns]] = np.arange(len(turns))
+    rows = []
+    for each in total.rows:
+        mine = codes[each.turn] >= 0
+        if mine.any():
+            columns = [getattr(each, one.name)[mine] for one in fields(Rows)]
+            rows.append(replace(Rows(*columns), turn=codes[each.turn[mine]]))
+
+    def of_loads(counted: Counter[Load]) -> Counter[Load]:
+        return Counter({load: number for load, number in counted.items() if wanted(load)})
+
+    def of_words(counted: Counter[tuple[Load, str]]) -> Counter[tuple[Load, str]]:
+        return Counter({key: number for key, number in counted.items() if wanted(key[0])})
+
+    return replace(
+        total,
+        values={key: values for key, values in total.values.items() if wanted(key[0])},
+        turns={turn: place for place, turn in enumerate(turns)},
+        rows=rows,
+        requests=of_loads(total.requests), retried=of_loads(total.retried), short=of_loads(total.short),
+        uncounted=of_loads(total.uncounted), errors=of_words(total.errors), content=of_words(total.content),
+        suspects=of_words(total.suspects),
+    )  # fmt: skip
+
+
 def tally(part: Part) -> Tally:
     """Read one part.
 
     Raises:
         BenchError: a line that is no record of this schema, with its number.
     """
-    sum_, turns, gathered = Tally(), _Turns(), _Gathered()
+    sum_, turns, gathered = Tally(), _Turns(part.controls), _Gathered()
     for block in blocks(part):
         if block.torn:
             sum_.torn.append(block.torn)
@@ -136,7 +175,8 @@ def tally(part: Part) -> Tally:
 class _Turns:
     """Which load and turn records belong to, as codes that numpy can group by; the same codes over a whole part."""
 
-    def __init__(self) -> None:
+    def __init__(self, controls: frozenset[int]) -> None:
+        self._controls = controls
         self._known: dict[tuple[str, str, int | None, float | None, int, int], int] = {}
         self._loads: dict[Load, int] = {}
         self._load_of_turn: list[int] = []
@@ -150,12 +190,16 @@ class _Turns:
         if None in codes:
             codes = [known.setdefault(key, len(known)) for key in keys]
         for key in islice(known, len(self._load_of_turn), None):
-            self._load_of_turn.append(self._loads.setdefault(Load(*key[:4]), len(self._loads)))
+            self._load_of_turn.append(self._loads.setdefault(self._load(key), len(self._loads)))
         return np.array(codes, np.intp)
 
     def codes(self) -> Iterator[tuple[tuple[Load, Place], int]]:
         """Yield every turn with its code."""
-        return (((Load(*key[:4]), Place(*key[4:])), code) for key, code in self._known.items())
+        return (((self._load(key), Place(*key[4:])), code) for key, code in self._known.items())
+
+    def _load(self, key: tuple[str, str, int | None, float | None, int, int]) -> Load:
+        load = Load(*key[:4])
+        return load._replace(arm=f"{load.arm}{_ASIDE}") if key[4] in self._controls else load
 
     @property
     def loads(self) -> list[Load]:

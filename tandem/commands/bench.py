@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tandem.bench.settings import Settings
 
 DEFAULT_SUITES = ("real",)
+DEFAULT_CONTROLS = 1
 LEAST_SOCKETS = 512  # an open loop has as many as its servers are slow
 EXIT_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
@@ -151,7 +152,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     from tandem.bench.settings import Settings  # noqa: PLC0415 - the bench is loaded when it runs
     from tandem.bench.suites.suite import load, narrowed  # noqa: PLC0415
     from tandem.bench.wire import TimeOuts  # noqa: PLC0415
-    from tandem.commands.bench_arms import measured  # noqa: PLC0415
+    from tandem.commands.bench_arms import begun, measured, placed  # noqa: PLC0415
 
     who = measured(chosen, options)
     names = dict.fromkeys(options.suite or who.suites or DEFAULT_SUITES)
@@ -160,8 +161,10 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     suites = narrowed(suites, options.classes) if options.classes else suites
     longest = max(suite.defaults.max_tokens for suite in suites)
     capped = who.most_tokens if who.most_tokens is not None and who.most_tokens < longest else None
+    before = begun(options.resume)
+    controls = before.control_rounds if before else DEFAULT_CONTROLS
     return Settings(
-        arms=who.arms,
+        arms=placed(who.arms, options.placement, before),
         environment=who.environment,
         experiment=who.experiment,
         api_key=_key(options.api_key_env),
@@ -175,6 +178,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         concurrency=options.concurrency,
         rate_per_s=options.rate,
         rounds=None if options.duration is not None else options.rounds or 1,
+        control_rounds=controls if options.control_rounds is None else options.control_rounds,
         repeats=options.repeats,
         prompts_per_class=options.prompts_per_class,
         mixed=options.mixed,

@@ -9,10 +9,14 @@ import argparse
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
+import msgspec
+
+from tandem.bench import manifest
 from tandem.bench.fault import BenchError
-from tandem.bench.manifest import Arm, Speculation
+from tandem.bench.manifest import Arm, Manifest, Speculation
 from tandem.commands.inputs import legal
 from tandem.commands.selection import Selection
 from tandem.spec import names
@@ -60,6 +64,31 @@ def measured(chosen: Selection, options: argparse.Namespace) -> Measured:
     if options.env is None:
         raise _refused("--experiment without --env", "both", "add --env NAME: where the experiment's servers are")
     return _by_experiment(chosen, options)
+
+
+def begun(folder: Path | None) -> Manifest | None:
+    """Return the manifest of the run that is gone on with; None of a new one, or where the folder holds no run.
+
+    Raises:
+        BenchError: it is no manifest.
+    """
+    return manifest.read(folder) if folder is not None and (folder / manifest.FILE).is_file() else None
+
+
+def placed(arms: Sequence[Arm], said: Sequence[tuple[str, str]], before: Manifest | None) -> tuple[Arm, ...]:
+    """Return the arms with their placements: as said now, else as before.
+
+    Raises:
+        BenchError: a placement of no arm, or two of one.
+    """
+    words = {arm.name: arm.placement for arm in (before.arms if before else ())}
+    for name, word in said:
+        if name not in {arm.name for arm in arms}:
+            raise _refused(f"--placement names no arm {name!r}", ", ".join(arm.name for arm in arms), "name an arm")
+        if [other for other, _ in said].count(name) > 1:
+            raise _refused(f"--placement places {name!r} twice", "each arm once", "drop one of them")
+        words[name] = word
+    return tuple(msgspec.structs.replace(arm, placement=words.get(arm.name)) for arm in arms)
 
 
 def _refused(problem: str, allowed: str, change: str) -> BenchError:

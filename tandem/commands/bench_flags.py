@@ -16,6 +16,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600}
 TIME_OUTS = {"connect": "connect_s", "first-token": "first_token_s", "gap": "gap_s", "whole": "whole_s"}
 LIMITED = ("ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s")  # figures of one request
 EXTRAS = {"token-ids": "token_ids", "logprobs": "logprobs"}
+MOST_CONTROLS = 1000
 MOST_CONCURRENCY, MOST_COUNT, MOST_SEED = 4096, 1_000_000, 2**63 - 1
 
 
@@ -74,6 +75,10 @@ def _arms(run: argparse.ArgumentParser) -> None:
         "--publish", nargs="?", const="", metavar="ENV",
         help="send each round to CloudWatch and S3; ENV where servers are named by address, with --experiment",
     )  # fmt: skip
+    arms.add_argument(
+        "--placement", type=placement, nargs="+", action="extend", default=[], metavar="NAME=WORD",
+        help="where an arm's server runs, as base=first-half; kept in every record",
+    )  # fmt: skip
     arms.add_argument("--api-key-env", metavar="VARIABLE", help="variable that holds the servers' API key")
 
 
@@ -109,6 +114,10 @@ def _schedule(run: argparse.ArgumentParser) -> None:
     length = when.add_mutually_exclusive_group()
     length.add_argument("--rounds", type=count, metavar="N", help="(default 1)")
     length.add_argument("--duration", type=seconds, metavar="T", help="repeat rounds for so long: 180m, 3h, 90s")
+    when.add_argument(
+        "--control-rounds", type=controls, metavar="N",
+        help="rounds of the baseline against itself: the noise floor (default 1; 0 is off)",
+    )  # fmt: skip
     when.add_argument("--repeats", type=count, default=1, metavar="N", help="of each prompt in a round (default 1)")
     when.add_argument("--mixed", action="store_true", help="all classes of a suite together, not one at a time")
     when.add_argument("--seed", type=seed, default=0, metavar="N", help="of orders, arrivals and sampling (default 0)")
@@ -135,6 +144,19 @@ def arm(text: str) -> tuple[str | None, str]:
             f"{url!r} is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1"
         )
     return name, url
+
+
+def placement(text: str) -> tuple[str, str]:
+    """Return an arm's NAME and the word for where its server runs."""
+    name, _, word = text.partition("=")
+    if not NAME.fullmatch(name) or not NAME.fullmatch(word):
+        raise argparse.ArgumentTypeError(f"{text!r}; allowed: NAME=WORD, each {NAME_ALLOWED}")
+    return name, word
+
+
+def controls(text: str) -> int:
+    """Return a number of control rounds."""
+    return _whole(text, 0, MOST_CONTROLS)
 
 
 def count(text: str) -> int:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tandem.publish import PublishError, Report, Round, Run, Services, Settings
 
 LAST = ("summary.json", "manifest.json")  # what says that a run is there, after all that it names
-FILES = ("counters.jsonl", "warmup.jsonl", *LAST)
+FILES = ("counters.jsonl", "rounds.jsonl", "warmup.jsonl", *LAST)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,13 +29,14 @@ def plan(
     seed: int = 0,
     repeats: int = 1,
     rounds: int | None = 1,
+    control_rounds: int = 0,
     **shape: object,
 ) -> Plan:
     """A plan over a small suite; concurrency 1 where nothing is said."""
     shaped = Shape(**({"concurrency": (1,)} | shape))
     return Plan(
         arms=tuple(arms), blocks=shaped.blocks([suite(classes or {"code": 4})]), schedule=schedule, seed=seed,
-        repeats=repeats, rounds=rounds,
+        repeats=repeats, rounds=rounds, control_rounds=control_rounds,
     )  # fmt: skip
 
 

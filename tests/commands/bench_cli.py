@@ -57,7 +57,7 @@ class Pair:
         suite = suite_file(folder, prompts)
         return [
             "bench", "run", "--baseline", f"a={one}", "--variant", f"b={other}/v1", "--model", MODEL,
-            "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", *more,
+            "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", "--control-rounds", "0", *more,
         ]  # fmt: skip
 
 

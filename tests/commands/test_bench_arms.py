@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 import pytest
 
-from tandem.commands.bench_arms import measured
+sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
+
+from measured import run_manifest, write_run
+
+from tandem.bench.fault import BenchError
+from tandem.bench.manifest import Arm
+from tandem.cli import _parser
+from tandem.commands.bench import _settings
+from tandem.commands.bench_arms import measured, placed
 from tandem.commands.selection import Selection
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
@@ -90,3 +99,32 @@ def test_arms_without_a_name_are_numbered():
     )
 
     assert [arm.name for arm in chosen.arms] == ["baseline", "variant", "variant-2"]
+
+
+ARMS = tuple(Arm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec"))
+
+
+def test_a_resumed_run_keeps_a_placement_that_is_not_said_again():
+    before = run_manifest(arms=placed(ARMS, [("base", "first-half"), ("spec", "second-half")], None))
+
+    assert [arm.placement for arm in placed(ARMS, [("base", "second-half")], before)] == ["second-half", "second-half"]
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [([("other", "x")], "names no arm 'other'; allowed: base, spec"), ([("base", "x"), ("base", "y")], "'base' twice")],
+)
+def test_a_placement_of_no_arm_or_of_one_twice_is_refused(said, refused):
+    with pytest.raises(BenchError, match=refused):
+        placed(ARMS, said, None)
+
+
+@pytest.mark.parametrize(("flags", "recorded", "asked"), [([], None, 1), ([], 3, 3), (["--control-rounds", "0"], 3, 0)])
+def test_there_is_one_control_round_or_as_many_as_the_resumed_run_had(tmp_path, flags, recorded, asked):
+    where = ["--out", str(tmp_path / "new")]
+    if recorded is not None:
+        write_run(tmp_path, [], control_rounds=recorded)
+        where = ["--resume", str(tmp_path)]
+    given = _parser().parse_args(["bench", "run", "--baseline", "http://h:1", "--model", "m", *flags, *where])
+
+    assert _settings(CHOSEN, given).control_rounds == asked

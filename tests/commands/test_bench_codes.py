@@ -26,7 +26,8 @@ def pair():
 @pytest.fixture(scope="module")
 def finished(pair, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
-    assert main([*pair.flags(folder, {"code": ["a", "b"]}), "--out", str(folder / "out")]) == 0
+    flags = pair.flags(folder, {"code": ["a", "b"]}, "--placement", "a=first-half", "b=second-half")
+    assert main([*flags, "--out", str(folder / "out")]) == 0
     return folder / "out"
 
 
@@ -47,6 +48,13 @@ def test_a_run_ends_with_what_became_of_its_requests(pair, tmp_path, prompts, co
 
     assert main([*flags, "--out", str(tmp_path / "out")]) == code
     assert len(records(tmp_path / "out")) == 2 * sum(map(len, prompts.values()))
+
+
+def test_a_placement_stands_in_every_record_and_in_the_manifest(finished):
+    arms = json.loads((finished / "manifest.json").read_text())["arms"]
+
+    assert {(one["arm"], one["placement"]) for one in records(finished)} == {("a", "first-half"), ("b", "second-half")}
+    assert [arm["placement"] for arm in arms] == ["first-half", "second-half"]
 
 
 def test_the_table_is_on_standard_output_and_the_rest_beside_it(pair, tmp_path, capsys):

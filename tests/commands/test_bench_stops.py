@@ -161,6 +161,7 @@ def test_what_a_full_disk_stopped_goes_on_once_there_is_room(full):
         (("--thinking", "off"), "thinking", "null", "false"),
         (("--concurrency", "1"), "concurrency", "[2]", "[1]"),
         (("--mixed",), "mixed", "false", "true"),
+        (("--control-rounds", "2"), "control_rounds", "0", "2"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )

@@ -8,7 +8,10 @@ Invariant: a figure is what the real server would show of the same steps, also w
 - V1 (`native`, `vllm-cpu`): tokens are counted truly; `inter_token_latency_seconds` observes once for each sequence and
   step; spec_decode counters are there when the server speculates, and with flat counters stay 0.
 
-Left out: `cache_config_info` and LoRA, the interpreter's and the web server's own series, and `vllm_neuron:*`, whose
+`process_start_time_seconds` is when this server began. It is there for `vllm-cpu` alone: where vLLM's processes share
+their counters in files (V0's front end, and vLLM's Neuron package) the page has no series of a process.
+
+Left out: `cache_config_info` and LoRA, the interpreter's and the web server's other series, and `vllm_neuron:*`, whose
 labels no source read shows. Unlike V0, whose series appear with their first sample, all are there from the start. Help
 texts are ours.
 
@@ -18,6 +21,7 @@ v1/metrics/stats.py, v1/metrics/buckets.py, v1/spec_decode/metrics.py. Unproven:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -64,6 +68,9 @@ class Page:
         self._v0 = knobs.runtime == "nxdi-v0"
         self._labels = {"model_name": knobs.model} if self._v0 else {"model_name": knobs.model, "engine": "0"}
         self._last_s: dict[Job, float] = {}
+        if knobs.runtime == "vllm-cpu":
+            began = Gauge("process_start_time_seconds", "when the server began, Unix time", registry=self.registry)
+            began.set(round(time.time(), 2))
         self._scheduler()
         self._tokens()
         self._requests()
