@@ -59,6 +59,23 @@ class Grouped:
     rounds: Mask | None = None
     _tables: dict[tuple[str, str, str], _Table] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    @property
+    def number_of_cells(self) -> int:
+        """How many classes at loads there can be."""
+        return len(self.seen.classes) * len(self.seen.loads)
+
+    def cells(self) -> Whole:
+        """Return the class and load of each request as one code: class code * number of loads + load code."""
+        return self.seen.class_ * len(self.seen.loads) + self.seen.load
+
+    def has(self, metric: str) -> Mask:
+        """Return which requests have a figure that is a number above 0."""
+        values = self.seen.figures.get(metric)
+        if values is None:
+            return np.zeros(len(self.seen), bool)
+        has: Mask = (values > 0) & (values < np.inf)  # a comparison with NaN is false, and warns of nothing
+        return has
+
     def rows(self) -> Mask:
         """Return which requests stand in a round that counts."""
         number = self.seen.round
@@ -197,12 +214,11 @@ def _table(grouped: Grouped, baseline: str, variant: str, metric: str) -> _Table
 
 def _rows(grouped: Grouped, baseline: str, variant: str, metric: str) -> _Rows:
     seen = grouped.seen
-    value = seen.figures.get(metric, np.full(len(seen), np.nan))
+    value = seen.figures.get(metric, np.empty(len(seen)))
     arms = [seen.arms.index(arm) if arm in seen.arms else UNKNOWN - 1 for arm in (baseline, variant)]
-    with np.errstate(invalid="ignore"):
-        usable = grouped.rows() & ~seen.failed & np.isfinite(value) & (value > 0) & np.isin(seen.arm, arms)
+    usable = grouped.rows() & ~seen.failed & grouped.has(metric) & np.isin(seen.arm, arms)
     return _Rows(
-        cell=seen.class_ * len(seen.loads) + seen.load,
+        cell=grouped.cells(),
         prompt=seen.prompt,
         round=seen.round,
         arm=(seen.arm == arms[1]).astype(np.intp),

@@ -1,0 +1,206 @@
+"""The verdict on every cell: one metric of one variant in one class at one load.
+
+Invariant: `faster` and `slower` are said only of what chance does not explain with every cell of the report taken into
+account (Holm 1979, Scandinavian Journal of Statistics 6, 65), and only beyond what the baseline differs from itself;
+`same` only where the whole interval lies inside the margin; nothing is said of survivors. So at a true speed-up of 1
+no more than 1 - level of whole reports say faster or slower anywhere. A cell that cannot be judged says why.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from tandem.bench.columns import Mask
+from tandem.bench.judge import because, survivors
+from tandem.bench.judge.form import Cell, Controls, Load, Ratio, Word
+from tandem.bench.judge.interval import LEVEL, Estimate, estimate
+from tandem.bench.judge.observations import UNKNOWN, Observations
+from tandem.bench.judge.pairs import JUDGED, Grouped, Pairs
+from tandem.bench.judge.power import Asked, detectable, prompts_to_decide, rounds_to_decide, spread
+from tandem.bench.judge.survivors import Failures
+from tandem.bench.quantiles import Values
+
+_LARGEST = 700.0  # a log-ratio whose exp is still a number
+
+
+def cells(seen: Observations, controls: Controls, *, margin: float, level: float = LEVEL) -> tuple[Cell, ...]:
+    """Return the cells of all variants, by variant, class, load and metric.
+
+    Args:
+        seen: the run.
+        controls: which rounds are left out, and the noise floors.
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
+        level: of the intervals; 1 - level is how often a whole report may call a difference that is none.
+    """
+    grouped = Grouped(seen, counted_rounds(seen, controls))
+    measured = [each for variant in seen.variants for each in _measured(grouped, variant, controls, level)]
+    judged = iter(_judged([each for each in measured if each.found], margin, level))
+    return tuple(_cell(each, next(judged) if each.found else None, margin) for each in measured)
+
+
+def counted_rounds(seen: Observations, controls: Controls) -> Mask:
+    """Return which rounds count, by their number: not those in which the measuring machine was the bottleneck."""
+    counted = np.ones(int(seen.round.max(initial=-1)) + 1, bool)
+    counted[[one.round for one in controls.marked if 0 <= one.round < len(counted)]] = False
+    return counted
+
+
+def holm(p: Values) -> Values:
+    """Return each p with all of them taken into account."""
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """A cell before it is held against the others. `floor` is a ratio, 1 or more; `absent` why there is no estimate."""
+
+    baseline: str
+    variant: str
+    class_: str
+    load: Load
+    metric: str
+    pairs: Pairs
+    starts: int | None
+    floor: float | None
+    failures: Failures
+    found: Estimate | None
+    absent: str
+
+    @property
+    def log_floor(self) -> float:
+        return math.log(self.floor or 1.0)
+
+
+def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) -> Iterator[_Measured]:
+    seen, baseline = grouped.seen, grouped.seen.baseline
+    floors = {(one.class_, one.load, one.metric): one.ratio for one in controls.floors if not math.isnan(one.ratio)}
+    failures, starts = survivors.count(grouped, baseline, variant), _starts(grouped, variant)
+    tallies = because.tally(grouped, baseline), because.tally(grouped, variant)
+    for cell in np.unique(grouped.cells()).tolist():
+        class_, load = divmod(cell, len(seen.loads))
+        for metric in JUDGED:
+            pairs = grouped.pairs(baseline=baseline, variant=variant, class_=class_, load=load, metric=metric)
+            found = estimate(pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, level=level)
+            floor = floors.get((seen.classes[class_], seen.loads[load], metric))
+            yield _Measured(
+                baseline=baseline, variant=variant, class_=seen.classes[class_], load=seen.loads[load], metric=metric,
+                pairs=pairs, starts=starts[cell], floor=None if floor is None else max(floor, 1.0),
+                failures=failures.of_cell(cell), found=found,
+                absent="" if found else because.absent(*tallies, cell, metric, len(pairs.logs)),
+            )  # fmt: skip
+
+
+def _starts(grouped: Grouped, arm: str) -> list[int | None]:
+    """Return how many starts each cell's answers of an arm come from; None where one does not say."""
+    seen, cells = grouped.seen, grouped.number_of_cells
+    rows = grouped.rows() & seen.of_arm(arm) & ~seen.failed
+    cell, start = grouped.cells()[rows], seen.start[rows]
+    number = np.bincount(np.unique(np.column_stack([cell, start]), axis=0)[:, 0], minlength=cells)
+    known = np.bincount(cell[start == UNKNOWN], minlength=cells) == 0
+    return [int(count) if count and all_ else None for count, all_ in zip(number, known, strict=True)]
+
+
+class _Judged(NamedTuple):
+    """What an estimate is called with all `cells` that have one taken into account, and what would decide it."""
+
+    word: Word
+    cells: int
+    adjusted_p: float
+    told: bool
+    detectable: float
+    prompts: int | None
+    rounds: int | None
+
+
+def _judged(some: Sequence[_Measured], margin: float, level: float) -> Iterator[_Judged]:
+    found = [each.found for each in some if each.found]
+    adjusted = holm(np.array([one.p for one in found]))
+    told = adjusted < 1 - level
+    asked = Asked(
+        logs=np.array([one.log for one in found]),
+        floors=np.array([each.log_floor for each in some]),
+        # where Holm's procedure would hold this p, the others as they are
+        alpha=(1 - level) / np.maximum(np.sum(~told) + told, 1),
+        margin=math.log1p(margin),
+        level=level,
+    )
+    least = detectable(np.array([one.se for one in found]), np.array([one.df for one in found]), asked)
+    words = [_word(*one, asked.margin) for one in zip(some, found, told, strict=True)]
+    further = _further(some, words, asked)
+    for place, word in enumerate(words):
+        yield _Judged(word, len(some), float(adjusted[place]), bool(told[place]), _exp(least[place]), *further[place])
+
+
+def _word(each: _Measured, found: Estimate, told: bool, margin: float) -> Word:
+    if each.failures.differ:
+        return "no evidence"
+    if -margin <= found.low and found.high <= margin:
+        return "same"
+    if told and abs(found.log) > each.log_floor:
+        return "faster" if found.log > 0 else "slower"
+    return "no evidence"
+
+
+def _further(some: Sequence[_Measured], words: Sequence[Word], asked: Asked) -> list[tuple[int | None, int | None]]:
+    """Return how many prompts, and how many rounds, would decide each cell that is open."""
+    open_ = [place for place, word in enumerate(words) if word == "no evidence" and not some[place].failures.differ]
+    spreads = [spread(some[place].pairs, found) for place in open_ if (found := some[place].found)]
+    plans = prompts_to_decide(spreads, asked.of(open_)), rounds_to_decide(spreads, asked.of(open_))
+    further: list[tuple[int | None, int | None]] = [(None, None)] * len(some)
+    for place, *numbers in zip(open_, *plans, strict=True):
+        further[place] = numbers[0], numbers[1]
+    return further
+
+
+def _cell(each: _Measured, judged: _Judged | None, margin: float) -> Cell:
+    found, pairs = each.found, each.pairs
+    return Cell(
+        variant=each.variant, class_=each.class_, load=each.load, metric=each.metric,
+        prompts=len(pairs.logs), rounds=len(pairs.rounds), starts=each.starts,
+        baseline=_median(pairs.baseline), measured=_median(pairs.measured),
+        speed_up=_speed_up(pairs, found), p=found.p if found else None,
+        adjusted_p=judged.adjusted_p if judged else None, noise_floor=each.floor,
+        verdict=judged.word if judged else "no evidence", why=_why(each, judged, margin),
+        detectable=judged.detectable if judged else None,
+        more_prompts=judged.prompts if judged else None, more_rounds=judged.rounds if judged else None,
+    )  # fmt: skip
+
+
+def _why(each: _Measured, judged: _Judged | None, margin: float) -> str:
+    speed_up = _speed_up(each.pairs, each.found)
+    if judged is None or speed_up is None:
+        return each.absent
+    if each.failures.differ:
+        return f"only survivors could be compared: {each.failures.sentence(each.baseline, each.variant)}"
+    if judged.word == "same":
+        return because.same(speed_up, margin)
+    if judged.word != "no evidence":
+        return because.called(speed_up, judged.adjusted_p, judged.cells, each.floor)
+    reason = because.undecided(speed_up, judged.adjusted_p, judged.cells, each.floor, told=judged.told)
+    return f"{reason}; {because.further(judged.prompts, judged.rounds)}"
+
+
+def _speed_up(pairs: Pairs, found: Estimate | None) -> Ratio | None:
+    if found:
+        return Ratio(value=_exp(found.log), low=_exp(found.low), high=_exp(found.high))
+    return Ratio(value=_exp(float(np.mean(pairs.logs)))) if len(pairs.logs) else None
+
+
+def _exp(log: float) -> float:
+    return math.exp(min(max(float(log), -_LARGEST), _LARGEST))
+
+
+def _median(values: Values) -> float | None:
+    """Return the median of figures above 0; None of none."""
+    if not len(values):
+        return None
+    low, high = np.sort(values)[[(len(values) - 1) // 2, len(values) // 2]]
+    return float(low + (high - low) / 2)  # so that two large ones do not overflow

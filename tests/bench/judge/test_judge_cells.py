@@ -1,0 +1,254 @@
+import math
+import warnings
+
+import numpy as np
+import pytest
+from observed import Asked, Truth, drawn, observed, table, with_figures
+
+from tandem.bench.judge.cells import cells, holm
+from tandem.bench.judge.form import Controls, Floor, Load, MarkedRound, Ratio
+from tandem.bench.judge.pairs import JUDGED
+
+NAN = math.nan
+UNCONTROLLED = Controls()
+ASKED = Load(concurrency=4)
+MARGIN = 0.05
+STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
+JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
+
+
+@pytest.fixture(autouse=True)
+def _no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def judged(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
+    found = cells(seen, controls, **{"margin": MARGIN, **options})
+    return {(cell.variant, cell.class_): cell for cell in found if cell.metric == metric}
+
+
+def one(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
+    (cell,) = judged(seen, controls, metric, **options).values()
+    return cell
+
+
+def at(ratio, jitter=JITTER, **more):
+    """Six prompts whose variant is `ratio` times as fast, a little more or less."""
+    return table(
+        {"repeat": {"base": STEADY, "spec": [ms / ratio * by for ms, by in zip(STEADY, jitter, strict=True)]}}, **more
+    )
+
+
+def floor(ratio, metric="e2e_ms", class_="repeat", load=ASKED):
+    return Floor(class_=class_, load=load, metric=metric, speed_up=Ratio(value=1.0), ratio=ratio)
+
+
+def floored(ratio):
+    return Controls(floors=tuple(floor(ratio, metric) for metric in JUDGED))
+
+
+def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
+    cell = one(at(2.0), floored(1.02))
+    assert cell.verdict == "faster"
+    assert cell.speed_up is not None
+    assert cell.speed_up.value == pytest.approx(2.0, rel=0.01)
+    assert cell.why.startswith("speed-up 2.00 (")
+    assert cell.why.endswith("p below 0.001 among 4 cells; beyond the noise floor of 1.020")
+
+
+def test_a_variant_of_twice_the_time_is_slower():
+    assert one(at(0.5)).verdict == "slower"
+
+
+def test_an_interval_inside_the_margin_is_the_same_though_chance_does_not_explain_it():
+    cell = one(at(1.02))
+    assert cell.adjusted_p < 0.001
+    assert cell.verdict == "same"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"), [(1.046, "same"), (1.0495, "faster"), (1 / 1.046, "same"), (1 / 1.0495, "slower")]
+)
+def test_the_whole_interval_must_lie_inside_the_margin(ratio, word):
+    cell = one(at(ratio))
+    assert 1 / 1.05 < cell.speed_up.value < 1.05
+    assert cell.verdict == word
+
+
+@pytest.mark.parametrize(
+    ("ratio", "word"), [(1.3, "faster"), (1.1, "no evidence"), (0.9, "no evidence"), (0.8, "slower")]
+)
+def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
+    cell = one(at(ratio), floored(1.2))
+    assert cell.adjusted_p < 0.05
+    assert (cell.verdict, cell.noise_floor) == (word, 1.2)
+    assert word != "no evidence" or "is within the noise floor of 1.20" in cell.why
+
+
+def test_without_a_control_the_cell_says_that_there_is_no_noise_floor():
+    cell = one(at(2.0))
+    assert (cell.verdict, cell.noise_floor) == ("faster", None)
+    assert "no noise floor" in cell.why
+
+
+def test_a_floor_of_another_cell_is_not_this_ones():
+    other = (floor(9.0, "ttft_ms"), floor(9.0, class_="chat"), floor(9.0, load=Load(concurrency=1)))
+    assert one(at(2.0), Controls(floors=other)).noise_floor is None
+
+
+def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_it():
+    cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)))
+    assert cell.verdict == "no evidence"
+    assert cell.more_prompts > 6
+    assert "holds 1 and reaches beyond the margin" in cell.why
+    assert f"about {cell.more_prompts:,} prompts in all would decide it" in cell.why
+
+
+def test_a_difference_alone_is_not_called_when_there_are_many_cells():
+    jitter = (0.85, 0.9, 0.8, 0.97, 0.9, 0.86)
+    classes = {f"c{number}": {"base": STEADY, "spec": list(STEADY[::-1])} for number in range(40)}
+    classes["c0"]["spec"] = [ms * by for ms, by in zip(STEADY, jitter, strict=True)]
+    alone = one(table({"c0": classes["c0"]}))
+    among = judged(table(classes))["spec", "c0"]
+    assert alone.verdict == "faster"
+    assert among.p == alone.p < 0.05 < among.adjusted_p
+    assert among.verdict == "no evidence"
+    assert "may be chance: p" in among.why
+    assert "among 160 cells" in among.why
+
+
+def test_cells_of_every_variant_count_as_one_family():
+    seen = drawn(Truth(ratio={"spec": {"repeat": 1.0}, "other": {"repeat": 1.0}}), seed=2)
+    found = cells(seen, Controls(), margin=MARGIN)
+    assert len(found) == 2 * len(JUDGED)
+    least = min(found, key=lambda cell: cell.p)
+    assert least.adjusted_p == pytest.approx(min(8 * least.p, 1.0))
+
+
+def test_holm_by_hand():
+    np.testing.assert_allclose(holm(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(holm(np.array([0.9, 0.8])), [1.0, 1.0])
+
+
+def test_survivors_are_not_compared():
+    rows = [
+        Asked(arm=arm, prompt=f"p{number}", repeat=repeat, e2e_ms=ms * by,
+              error="closed" if arm == "spec" and repeat == 0 and number < 3 else None)
+        for arm, by in (("base", 1.0), ("spec", 0.5))
+        for number, ms in enumerate(STEADY)
+        for repeat in range(4)
+    ]  # fmt: skip
+    cell = one(observed(rows))
+    assert cell.speed_up.value == pytest.approx(2.0)
+    assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("no evidence", None, None)
+    assert cell.why == "only survivors could be compared: 3 of 24 requests of spec failed, 0 of 24 of base"
+
+
+def test_rounds_in_which_the_client_was_overloaded_are_left_out():
+    rows = [
+        Asked(arm=arm, round=number, prompt=f"p{place}", e2e_ms=ms * by * (1 if arm == "base" else factor))
+        for number, factor in ((0, 1.0), (1, 0.1), (7, 0.1))
+        for arm in ("base", "spec")
+        for place, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
+    ]
+    marked = tuple(MarkedRound(round=number, sentence="") for number in (1, 7, 9))
+    cell = one(observed(rows), Controls(marked=marked))
+    assert (cell.verdict, cell.rounds) == ("same", 1)
+    nothing = one(observed(rows), Controls(marked=(*marked, MarkedRound(round=0, sentence=""))))
+    assert nothing.why == "every round of base is left out: the measuring machine was the bottleneck"
+
+
+def why(seen, metric="e2e_ms", **of):
+    cell = judged(seen, metric=metric)[of.get("variant", "spec"), of.get("class_", "repeat")]
+    assert cell.verdict == "no evidence"
+    assert cell.p is cell.adjusted_p is cell.detectable is cell.more_prompts is None
+    return cell.why
+
+
+def test_an_arm_that_was_not_asked_is_named():
+    assert (
+        why(table({"repeat": {"base": STEADY, "spec": [NAN] * 6}})) == "spec was not asked in this class at this load"
+    )
+    only = observed([Asked(arm="spec", prompt=f"p{number}") for number in range(6)])
+    assert why(only) == "base was not asked in this class at this load"
+
+
+def test_a_class_that_one_arm_was_not_asked_does_not_keep_others_from_a_verdict():
+    found = judged(table({"repeat": {"base": STEADY, "spec": [ms / 2 for ms in STEADY]}, "chat": {"base": STEADY}}))
+    assert found["spec", "repeat"].verdict == "faster"
+    assert found["spec", "chat"].why == "spec was not asked in this class at this load"
+
+
+def test_an_arm_whose_requests_all_failed_is_named():
+    rows = [
+        Asked(arm=arm, prompt=f"p{n}", error="closed" if arm == "spec" else None)
+        for arm in ("base", "spec")
+        for n in range(6)
+    ]
+    assert why(observed(rows)) == "all 6 requests of spec failed"
+
+
+def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them():
+    seen = at(2.0)
+    for metric in ("tpot_ms", "output_tokens_per_s"):
+        seen = with_figures(seen, **{metric: np.where(seen.of_arm("spec"), NAN, seen.figures[metric])})
+    assert (
+        why(seen, "tpot_ms") == "no answer of spec has a tpot_ms above 0: it takes two tokens that the server counted"
+    )
+    assert one(seen).verdict == "faster"
+
+
+def test_one_prompt_has_its_speed_up_and_no_verdict():
+    cell = one(table({"repeat": {"base": [100.0], "spec": [50.0]}}))
+    assert (cell.speed_up, cell.baseline, cell.measured) == (Ratio(value=pytest.approx(2.0)), 100.0, 50.0)
+    assert cell.why == "1 prompt was answered by both arms, and fewer than 3 have no spread"
+
+
+def test_arms_asked_in_different_rounds_only_are_not_compared():
+    rows = [
+        Asked(arm=arm, prompt=f"p{n}", round=number) for number, arm in enumerate(("base", "spec")) for n in range(6)
+    ]
+    assert why(observed(rows)) == "no prompt was answered by both arms in the same round"
+
+
+def test_a_run_without_a_record_has_no_cell():
+    assert cells(observed([]), Controls(), margin=MARGIN) == ()
+
+
+def test_equal_times_to_the_last_digit_are_the_same():
+    cell = one(table({"repeat": {"base": STEADY, "spec": STEADY}}))
+    assert (cell.verdict, cell.p, cell.speed_up.value) == ("same", 1.0, 1.0)
+
+
+def test_times_far_apart_stay_numbers():
+    cell = one(table({"repeat": {"base": [1e300] * 6, "spec": [1e-300] * 6}}))
+    assert cell.verdict == "faster"
+    assert all(math.isfinite(value) for value in (cell.speed_up.value, cell.speed_up.high, cell.detectable))
+
+
+def test_starts_of_the_variants_server_are_counted_where_every_answer_says_its_own():
+    rows = [
+        Asked(arm=arm, round=number, prompt=f"p{n}", start=f"{arm}{number % 2 if arm == 'spec' else 0}")
+        for number in range(4) for arm in ("base", "spec") for n in range(3)
+    ]  # fmt: skip
+    assert one(observed(rows)).starts == 2
+    assert one(observed([*rows, Asked(arm="spec", round=3, prompt="p0")])).starts is None
+
+
+def test_hundreds_of_classes_are_all_judged():
+    seen = drawn(Truth(ratio={"spec": {f"c{number}": 1.0 for number in range(300)}}, prompts=3, rounds=1, slots=1))
+    assert len(cells(seen, UNCONTROLLED, margin=MARGIN)) == 300 * len(JUDGED)
+
+
+def test_at_a_true_ratio_of_1_few_whole_reports_call_anything():
+    truth = Truth(ratio={"spec": {"a": 1.0, "b": 1.0}}, spread=0.15)
+    reports = [cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
+    assert sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4
+
+
+def test_at_a_ratio_of_1_5_every_class_is_found():
+    truth = Truth(ratio={"spec": {"a": 1.5, "b": 1.0}}, spread=0.1)
+    found = [judged(drawn(truth, seed)) for seed in range(10)]
+    assert all(report["spec", "a"].verdict == "faster" for report in found)
