@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tandem.bench.claims.register import SetUp
-from tandem.bench.columns import Mask
+from tandem.bench.judge import survivors
 from tandem.bench.judge.form import Acceptance, Cell, Equality, Load, Ratio, Word
 from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, Estimate, estimate
 from tandem.bench.judge.observations import Observations
@@ -190,13 +190,9 @@ class Case:
         return ""
 
     def survivors(self) -> str:
-        """Say of how many prompts the variant answered none that the baseline answered; empty where of none."""
-        seen, counted = self.seen, self.grouped.rows()
-        answered = [_answered(seen, counted, arm) for arm in self.arms()]
-        lost = (answered[0] - answered[1]) & _asked(seen, counted, self.variant)
-        if not lost:
-            return ""
-        return f"{self.variant} failed {len(lost)} of {len(answered[0])} prompts that {seen.baseline} answered"
+        """Say how differently the arms failed; empty where what is compared are no survivors."""
+        failures = survivors.count(self.grouped, *self.arms()).of_all()
+        return failures.sentence(*self.arms()) if failures.differ else ""
 
 
 def _place(cell: Cell | Found) -> tuple[str, Load, str]:
@@ -261,13 +257,3 @@ def _median(case: Case, arm: str, class_: str, asked: Load, metric: str) -> floa
     values = seen.figures[metric][rows]
     values = values[np.isfinite(values)]
     return float(np.median(values)) if len(values) else None
-
-
-def _answered(seen: Observations, counted: Mask, arm: str) -> set[tuple[int, int]]:
-    rows = counted & seen.of_arm(arm) & ~seen.failed
-    return set(zip(seen.prompt[rows].tolist(), seen.load[rows].tolist(), strict=True))
-
-
-def _asked(seen: Observations, counted: Mask, arm: str) -> set[tuple[int, int]]:
-    rows = counted & seen.of_arm(arm)
-    return set(zip(seen.prompt[rows].tolist(), seen.load[rows].tolist(), strict=True))

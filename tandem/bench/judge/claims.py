@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
-import numpy as np
 
 from tandem.bench.claims.register import Claim, Register, register
-from tandem.bench.columns import Mask
 from tandem.bench.judge import claim_set_up, claim_speed, claim_work
+from tandem.bench.judge.cells import counted_rounds
 from tandem.bench.judge.claim_case import Case, llmperf
 from tandem.bench.judge.claim_said import Said
 from tandem.bench.judge.form import Acceptance, Answer, Cell, Controls, Equality
@@ -68,7 +67,7 @@ def answers(  # noqa: PLR0913 - the signature is a sentence: a run, what was fou
         BenchError: the register of claims is not as it must be.
     """
     known = register()
-    grouped = Grouped(seen, _rounds(seen, controls))
+    grouped = Grouped(seen, counted_rounds(seen, controls) if controls is not None else None)
     cases = [
         Case(
             grouped=grouped, variant=variant, cells=tuple(cell for cell in cells if cell.variant == variant),
@@ -79,16 +78,6 @@ def answers(  # noqa: PLR0913 - the signature is a sentence: a run, what was fou
     ]  # fmt: skip
     void = controls.void if controls is not None else ()
     return tuple(_against(_answers(known, cases, void)))
-
-
-def _rounds(seen: Observations, controls: Controls | None) -> Mask | None:
-    """Return which rounds count; None where all do."""
-    if controls is None or not controls.marked or not len(seen):
-        return None
-    counts = np.ones(int(seen.round.max()) + 1, bool)
-    marked = [one.round for one in controls.marked]
-    counts[[number for number in marked if number < len(counts)]] = False
-    return counts
 
 
 def _answers(known: Register, cases: Sequence[Case], void: Sequence[str]) -> list[Answer]:
@@ -108,7 +97,7 @@ def _answers(known: Register, cases: Sequence[Case], void: Sequence[str]) -> lis
 
 
 def _answer(claim: Claim, said: Said, variant: str | None = None, beside: str | None = None) -> Answer:
-    why = f"{said.why[0].upper()}{said.why[1:].rstrip('.')}."
+    why = f"{said.why.rstrip('.')}."
     return Answer(
         claim=claim.id, text=claim.text, where=claim.where, answer=said.answer, why=why,
         against=claim.against, llmperf=beside, variant=variant,
