@@ -78,6 +78,7 @@ lint: setup ## style, format and types
 docs: setup ## write the generated references
 	$(BIN)/python -m tandem.spec.reference
 	$(BIN)/python -m tandem.rules.doc
+	$(BIN)/python -m tandem.ops.people.doc
 
 look: setup ## the dashboard's page in a real browser: build/look; needs chromium
 	@mkdir -p build/look

@@ -17,6 +17,7 @@ from stacks.guard_key import GuardKey
 from stacks.guard_rights import of_functions
 from stacks.notices import Notices, StopTopic
 from stacks.one_shot import DeadLetters, OneShot
+from stacks.people import PeoplePolicies
 from stacks.stack import EnvironmentStack
 from tandem.spec.budgets import by_hand
 from tandem.spec.environment import Environment
@@ -53,4 +54,6 @@ class GuardStack(EnvironmentStack):
                 self, "Budget", environment=environment, stop_topic_arn=stops.topic_arn,
                 people_topic_arn=notices.topic_arn,
             )  # fmt: skip
+        if environment.guard.people_policies:
+            PeoplePolicies(self, "People", environment=environment)
         AlarmSet(self, "Alarms", alarms=guard_alarms(environment), topic_arn=notices.topic_arn)

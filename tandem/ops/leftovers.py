@@ -203,9 +203,15 @@ def _roles(account: Account, owned: Owned) -> Iterator[Left]:
 
 
 def _policies(account: Account, owned: Owned) -> Iterator[Left]:
+    """Yield policies; those of people stay, for whoever takes the environment down has his rights from them."""
+    people = {names.people_policy(account.environment, kind) for kind in names.PEOPLE}
     for row in account.pages("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
-        if owned.named(row["PolicyName"]) or owned.generated(row["PolicyName"]):
-            yield Left(kind="policy", name=row["Arn"], remove=f"aws iam delete-policy --policy-arn {row['Arn']}")
+        name, remove = row["PolicyName"], f"aws iam delete-policy --policy-arn {row['Arn']}"
+        if name in people:
+            note = f"rights of people, attached to {row.get('AttachmentCount', 0)}; when none has it: {remove}"
+            yield Left(kind="policy", name=row["Arn"], note=note, remove=remove, kept=True)
+        elif owned.named(name) or owned.generated(name):
+            yield Left(kind="policy", name=row["Arn"], remove=remove)
 
 
 def _repositories(account: Account, owned: Owned) -> Iterator[Left]:

@@ -293,6 +293,9 @@ class Guard(Record):
     max_hours: int = Field(ge=1, le=720, description="most hours an accelerator node may live")
     idle_minutes: int = Field(ge=5, le=1440, description="minutes without a run's heartbeat before a stop")
     budget_usd: float = Field(ge=1, le=10_000_000, description="monthly budget whose alarm stops the fleet")
+    people_policies: bool = Field(
+        default=False, description="IAM policies for the four kinds of people and the pipeline, to be attached by hand"
+    )
 
 
 class Serving(Record):

@@ -36,6 +36,8 @@ WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler
 STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
+PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
+PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")  # each policy's own kind
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
 # on the accelerator node group; tandem/stop.py reads them
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
@@ -101,6 +103,11 @@ def schedule_group(environment: Environment) -> str:
 def scheduler_role(environment: Environment) -> str:
     """Return the name of the role with which those schedules call EKS."""
     return f"tandem-{environment.name}-scheduler"
+
+
+def people_policy(environment: Environment, kind: PeopleKind) -> str:
+    """Return the name of the IAM policy of one kind of people, or of the pipeline."""
+    return f"tandem-{environment.name}-{kind}"
 
 
 def dead_letter_queue(environment: Environment) -> str:
@@ -233,7 +240,7 @@ def environment_names(environment: Environment) -> Iterator[LimitedName]:
     """Yield every name of an environment with its limit.
 
     S3 63, EKS cluster 100, node group 63, CodeBuild 255, SNS topic 256, CloudWatch dashboard, alarm and namespace
-    255, log group 512, IAM role 64, Lambda function 64, schedule group 64, SQS queue 80, budget 100.
+    255, log group 512, IAM role 64, IAM policy 128, Lambda function 64, schedule group 64, SQS queue 80, budget 100.
     """
     yield LimitedName(what="S3 bucket", value=bucket(environment), limit=63, path="name")
     if environment.artifacts.existing_bucket is None:
@@ -244,6 +251,7 @@ def environment_names(environment: Environment) -> Iterator[LimitedName]:
     yield LimitedName(what="SNS topic", value=topic(environment), limit=256, path="name")
     yield LimitedName(what="CloudWatch namespace", value=bench_namespace(environment), limit=255, path="name")
     yield LimitedName(what="IAM role", value=scheduler_role(environment), limit=64, path="name")
+    yield LimitedName(what="IAM policy", value=people_policy(environment, "engineer"), limit=128, path="name")
     yield LimitedName(what="Lambda function", value=guard_function(environment, "stop"), limit=64, path="name")
     yield LimitedName(what="schedule group", value=schedule_group(environment), limit=64, path="name")
     yield LimitedName(what="SQS queue", value=dead_letter_queue(environment), limit=80, path="name")

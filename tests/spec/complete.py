@@ -42,7 +42,7 @@ ENVIRONMENT: dict[str, Any] = {
         "kind": "gitops", "repo_url": "https://git.acme.dev/tandem.git", "revision": "main", "path": "manifests/x",
         "tool": "argocd", "namespace": "argocd",
     },
-    "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000.0},
+    "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000.0, "people_policies": True},
     "serving": {"allowed_namespaces": ["other"]},
     "observability": {
         "container_insights": True,

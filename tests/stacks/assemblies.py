@@ -78,7 +78,8 @@ def variants() -> dict[str, Environment]:
             "registry_mirrors": {
                 "public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public",
                 "registry.k8s.io": "111122223333.dkr.ecr.us-east-2.amazonaws.com/k8s",
-            }
+            },
+            "guard": {"people_policies": True},
         },
         "closed": {"network": {"nat": "none"}},
         "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},

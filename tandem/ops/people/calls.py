@@ -1,0 +1,106 @@
+"""Every call of AWS that a command makes, and the action that IAM holds it against.
+
+Invariant: a table here is no wish: tests hold each against what the programs say and against what was recorded of them.
+"""
+
+from __future__ import annotations
+
+from tandem.ops import status
+from tandem.ops.doctor.calls import CALLS as DOCTOR
+from tandem.ops.doctor.calls import PROOF_CALLS
+from tandem.ops.fault import ACTIONS
+
+Calls = tuple[tuple[str, str], ...]
+"""Service as boto3 names it, and operation as the API reference spells it."""
+
+WHO = (("sts", "GetCallerIdentity"),)
+LOOK = (("s3", "GetObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInstances"))
+STOP = (
+    *WHO, *LOOK, ("eks", "DescribeCluster"), ("s3", "PutObject"), ("eks", "UpdateNodegroupConfig"),
+    ("ec2", "TerminateInstances"), ("cloudwatch", "PutMetricData"), ("sns", "Publish"),
+)  # fmt: skip
+# for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
+STOP_BY_FUNCTION = (*WHO, *LOOK, ("eks", "DescribeCluster"), ("lambda", "Invoke"))
+CLEAR = (*WHO, *LOOK, ("s3", "PutObject"))
+START = (
+    *WHO, *LOOK, ("ec2", "DescribeCapacityReservations"), ("cloudwatch", "GetMetricStatistics"),
+    ("budgets", "DescribeBudget"), ("s3", "PutObject"), ("scheduler", "CreateSchedule"), ("scheduler", "GetSchedule"),
+    ("scheduler", "ListSchedules"), ("scheduler", "DeleteSchedule"), ("eks", "UpdateNodegroupConfig"),
+)  # fmt: skip
+DESTROY = (
+    *WHO, *LOOK,
+    ("cloudformation", "DescribeStacks"), ("cloudformation", "ListStackResources"),
+    ("cloudformation", "DescribeStackEvents"), ("cloudformation", "DeleteStack"),
+    ("eks", "DescribeCluster"), ("eks", "ListNodegroups"), ("eks", "ListPodIdentityAssociations"),
+    ("s3", "HeadBucket"), ("s3", "ListObjectVersions"), ("logs", "DescribeLogGroups"),
+    ("ec2", "DescribeNetworkInterfaces"), ("ec2", "DescribeVolumes"), ("ec2", "DescribeSnapshots"),
+    ("ec2", "DescribeNatGateways"), ("ec2", "DescribeAddresses"), ("ec2", "DescribeVpcEndpoints"),
+    ("ec2", "DescribeSecurityGroups"), ("ec2", "DescribeLaunchTemplates"), ("ec2", "DescribeSubnets"),
+    ("ec2", "DescribeVpcs"), ("ec2", "DeleteNetworkInterface"), ("ec2", "DeleteSecurityGroup"),
+    ("elbv2", "DescribeLoadBalancers"), ("elbv2", "DescribeTargetGroups"), ("elbv2", "DescribeTags"),
+    ("elb", "DescribeLoadBalancers"), ("elb", "DescribeTags"),
+    ("scheduler", "ListScheduleGroups"), ("scheduler", "ListSchedules"), ("events", "ListRules"),
+    ("iam", "ListRoles"), ("iam", "ListRoleTags"), ("iam", "ListPolicies"), ("ecr", "DescribeRepositories"),
+    ("kms", "ListKeys"), ("kms", "DescribeKey"), ("kms", "ListResourceTags"),
+    ("cloudwatch", "ListDashboards"), ("cloudwatch", "DescribeAlarms"), ("sns", "ListTopics"),
+    ("sqs", "ListQueues"), ("lambda", "ListFunctions"), ("codebuild", "ListProjects"), ("budgets", "DescribeBudgets"),
+)  # fmt: skip
+LIFT = (("cloudformation", "UpdateTerminationProtection"), ("eks", "UpdateClusterConfig"), ("eks", "DescribeUpdate"))
+"""What `destroy` adds where something is protected."""
+
+ARTIFACTS = (("s3", "ListObjectsV2"), ("s3", "GetObject"), ("s3", "HeadObject"), ("s3", "ListMultipartUploads"))
+ADOPT = (
+    *ARTIFACTS, ("s3", "PutObject"), ("s3", "CreateMultipartUpload"), ("s3", "UploadPart"), ("s3", "ListParts"),
+    ("s3", "CompleteMultipartUpload"), ("s3", "AbortMultipartUpload"),
+)  # fmt: skip
+COLLECT = (
+    *ARTIFACTS, ("s3", "DeleteObject"), ("s3", "DeleteObjects"), ("s3", "AbortMultipartUpload"),
+    ("s3", "GetBucketVersioning"), ("s3", "PutObject"),
+)  # fmt: skip
+PUBLISH = (
+    *WHO, ("cloudwatch", "PutMetricData"), ("cloudwatch", "GetMetricData"), ("s3", "ListObjectsV2"),
+    ("s3", "GetObject"), ("s3", "PutObject"), ("s3", "CreateMultipartUpload"), ("s3", "UploadPart"),
+    ("s3", "CompleteMultipartUpload"), ("s3", "AbortMultipartUpload"),
+)  # fmt: skip
+
+COMMANDS: dict[str, Calls] = {
+    "status": status.CALLS,
+    "doctor": tuple((call.service, call.operation) for call in DOCTOR),
+    "stop by the function": STOP_BY_FUNCTION,
+    "artifacts list and explain": ARTIFACTS,
+    "artifacts adopt": ADOPT,
+    "bench publish": PUBLISH,
+    "stop": STOP,
+    "stop --clear": CLEAR,
+    "start": START,
+    "doctor --prove-stop": tuple((call.service, call.operation) for call in PROOF_CALLS),
+    "artifacts collect": COLLECT,
+    "destroy": DESTROY,
+    "destroy what is protected": LIFT,
+}
+"""Command to its calls; the last two lines of a command's own are what it asks beside `doctor` and `destroy`."""
+
+FREE = frozenset({"sts:GetCallerIdentity"})  # IAM asks for no right (STS API reference, GetCallerIdentity)
+# Service Authorization Reference, Amazon S3, AWS Lambda: where an action is not its operation's name
+_NAMED = {
+    ("lambda", "Invoke"): "lambda:InvokeFunction",
+    ("s3", "ListBuckets"): "s3:ListAllMyBuckets",
+    ("s3", "CreateMultipartUpload"): "s3:PutObject",
+    ("s3", "UploadPart"): "s3:PutObject",
+    ("s3", "CompleteMultipartUpload"): "s3:PutObject",
+    ("s3", "ListParts"): "s3:ListMultipartUploadParts",
+    ("s3", "ListMultipartUploads"): "s3:ListBucketMultipartUploads",
+    ("s3", "DeleteObjects"): "s3:DeleteObject",
+}
+_PREFIXES = {"service-quotas": "servicequotas"}
+
+
+def action_of(service: str, operation: str) -> str:
+    """Return the action that IAM holds a call against."""
+    named = _NAMED.get((service, operation)) or ACTIONS.get((service, operation))
+    return named or f"{_PREFIXES.get(service, service)}:{operation}"
+
+
+def actions_of(command: str) -> frozenset[str]:
+    """Return the actions that a command's calls are held against; calls that need no right have none."""
+    return frozenset(action_of(*call) for call in COMMANDS[command]) - FREE

@@ -1,0 +1,49 @@
+"""Ask the stop function in the account for a stop: for whoever may invoke it and may not size a node group.
+
+IAM knows one action for every size of a node group, so nobody can be let to stop and kept from raising by it; the
+function's own role does the sizing, and its code knows 0 alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from tandem.ops.account import client
+from tandem.ops.fault import DENIED, OpsError, ask
+from tandem.spec import names
+from tandem.spec.environment import Environment
+
+
+def denied(failed: Iterable[str]) -> bool:
+    """Whether one of the sentences of a stop's report says that these credentials may not."""
+    return any(f"{code}:" in sentence for sentence in failed for code in DENIED)
+
+
+def stop_by_function(environment: Environment, *, who: str, why: str, shared: Any = None) -> tuple[str, ...]:
+    """Invoke the stop function and wait for it.
+
+    Args:
+        environment: as declared.
+        who, why: for the fence.
+        shared: a boto3 session; None takes a new one.
+
+    Returns:
+        What it did, each a sentence.
+
+    Raises:
+        OpsError: it may not be invoked, is not there, or could not do all.
+    """
+    name = names.guard_function(environment, "stop")
+    said = json.dumps({"who": who, "why": why}).encode()
+    answer = ask(client(environment, "lambda", shared), "Invoke", f"function {name}", FunctionName=name, Payload=said)
+    try:
+        report = json.loads(answer["Payload"].read())
+    except ValueError:
+        report = {}
+    if "FunctionError" in answer:
+        reason = report.get("errorMessage", answer["FunctionError"])
+        again = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
+        raise OpsError(f"it could not do all ({reason})", where=f"function {name}", change=again)
+    return tuple(str(one) for one in report.get("done", ()))

@@ -1,0 +1,38 @@
+"""Environments that the policies are written for."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parents[2] / "guard"))
+
+import pytest
+
+from tandem.ops.people.doc import ROOT
+from tandem.spec.environment import Environment, Hub
+from tandem.spec.load import load
+
+
+@cache
+def committed() -> dict[str, Environment]:
+    found = load(ROOT / "environments", ROOT / "experiments", ()).environments
+    return {name: one.environment for name, one in found.items() if one.environment}
+
+
+@pytest.fixture
+def example() -> Environment:
+    return committed()["post-us-east-2"]
+
+
+@pytest.fixture
+def full(example: Environment) -> Environment:
+    """One that declares all that takes a right: a user, a boundary, a secret."""
+    access = example.cluster.access.model_copy(update={"viewer": (f"arn:aws:iam::{example.account}:user/somebody",)})
+    return example.model_copy(update={
+        "hub": Hub(token_secret="a/token"),  # noqa: S106 - its name
+        "bootstrap": example.bootstrap.model_copy(update={"permissions_boundary": "Team"}),
+        "cluster": example.cluster.model_copy(update={"access": access}),
+    })  # fmt: skip

@@ -1,0 +1,69 @@
+"""IAM's judgement in small: whether documents allow one action on one resource, by the rules of the IAM user guide.
+
+An allowance needs a statement whose action, resource and every condition match; there is no Deny in these documents.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tandem.ops.people.places import Place, Where, places
+from tandem.ops.people.policies import policy
+from tandem.ops.people.rights import RIGHTS, held
+from tandem.spec.environment import Environment
+from tandem.spec.names import PeopleKind
+
+Context = Mapping[str, str]
+
+
+def allows(documents: Iterable[Mapping[str, Any]], action: str, arn: str, context: Context) -> bool:
+    return any(
+        action in statement["Action"]
+        and any(_like(pattern, arn) for pattern in statement["Resource"])
+        and _holds(statement.get("Condition", {}), context)
+        for document in documents
+        for statement in document["Statement"]
+    )
+
+
+def _like(pattern: str, text: str) -> bool:
+    spelt = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(spelt, text) is not None
+
+
+def _holds(condition: Mapping[str, Mapping[str, Any]], context: Context) -> bool:
+    for operator, keys in condition.items():
+        assert operator in {"StringEquals", "ForAnyValue:StringEquals"}, operator
+        for key, wanted in keys.items():
+            if context.get(key) not in ([wanted] if isinstance(wanted, str) else wanted):
+                return False
+    return True
+
+
+def documents(environment: Environment, kind: PeopleKind) -> list[dict[str, Any]]:
+    """What somebody of a kind has."""
+    return [policy(environment, one) for one in held(kind)]
+
+
+def meant(place: Place) -> list[tuple[str, Context]]:
+    """A request on each ARN of a place, as AWS would send it to be judged: ids and names in place of wildcards."""
+    context = {
+        key: value if isinstance(value, str) else value[0]
+        for keys in place.condition.values()
+        for key, value in keys.items()
+    }
+    return [(arn if arn == "*" else arn.replace("??????", "AbCdEf").replace("*", "x1"), context) for arn in place.arns]
+
+
+def requests(environment: Environment, command: str, actions: Iterable[str]) -> list[tuple[str, str, Context]]:
+    """Every request of a command: each action on each place where the command's rows have it."""
+    known: dict[Where, Place] = places(environment)
+    return [
+        (action, arn, context)
+        for action in sorted(actions)
+        for right in RIGHTS
+        if command in right.needs and action in right.actions
+        for arn, context in meant(known[right.on])
+    ]

@@ -1,0 +1,95 @@
+"""The tables of calls against the programs: what stop, start and clear called, what the rest's source says."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import timedelta
+
+from botocore import xform_name
+from guard_world import GUARDED, LABEL, World
+
+from tandem.ops.leftovers_ec2 import KINDS
+from tandem.ops.people.calls import ADOPT, CLEAR, COLLECT, COMMANDS, DESTROY, LIFT, LOOK, START, STOP, WHO, Calls
+from tandem.ops.people.doc import ROOT
+from tandem.publish.services import CALLS as PUBLISHED
+from tandem.start import raise_fleet
+from tandem.stop import clear, stop
+
+BY_COMMAND = {  # what the commands themselves ask beside tandem.start and tandem.stop
+    "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
+              ("ec2", "DescribeCapacityReservations")},
+    "stop": {("eks", "DescribeCluster")},
+}  # fmt: skip
+
+
+def spelt(calls: Iterable[tuple[str, str]]) -> set[str]:
+    """Calls as the world in memory counts them."""
+    return {f"{service}.{xform_name(operation)}" for service, operation in calls}
+
+
+def raised(world: World) -> None:
+    raise_fleet(world.clients, GUARDED, run="r1", hours=2.0, experiment="first", nodes=1, label=LABEL, who="anna",
+                beats=True, now=world.now)  # fmt: skip
+
+
+def own(calls: Calls, command: str = "") -> set[str]:
+    return spelt(set(calls) - set(WHO) - BY_COMMAND.get(command, set()))
+
+
+def test_a_start_makes_the_calls_of_its_table() -> None:
+    world = World()
+    world.schedules["stop-r0"] = {"Name": "stop-r0", "GroupName": GUARDED.schedule_group}  # of an ended run
+
+    raised(world)
+
+    assert set(world.calls) == own(START, "start")
+
+
+def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
+    world = World(keeps=True)
+    raised(world)
+    world.advance(5)
+    world.calls.clear()
+
+    for _ in range(2):
+        stop(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
+        world.advance(GUARDED.grace_minutes + 5)
+
+    assert set(world.calls) == own(STOP, "stop")
+
+
+def test_a_clear_makes_the_calls_of_its_table() -> None:
+    world = World()
+    raised(world)
+    stop(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
+    world.advance(30)
+    world.calls.clear()
+
+    clear(world.clients, GUARDED, who="anna", now=world.now + timedelta(minutes=1))
+
+    assert set(world.calls) == own(CLEAR)
+
+
+def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
+    files = [*(ROOT / "tandem/ops/destroy").glob("*.py"), *(ROOT / "tandem/ops").glob("leftovers*.py"),
+             ROOT / "tandem/ops/log_groups.py", ROOT / "tandem/ops/owned.py"]  # fmt: skip
+    source = "\n".join(path.read_text() for path in files)
+    said = set(re.findall(r"account\.(?:ask|pages)\(\s*\"([a-z0-9]+)\", \"(\w+)\"", source))
+    said |= {("ec2", operation) for operation in re.findall(r"_remove\(\s*account, \"(\w+)\"", source)}
+    said |= {("ec2", kind.operation) for kind in KINDS}
+    said |= {("elbv2", operation) for operation in re.findall(r"\(\"\w+\", \"(Describe\w+)\", \"\w+Arn\"", source)}
+
+    assert said | set(LOOK) == {*DESTROY, *LIFT} - set(WHO)
+
+
+def test_the_store_says_no_call_but_those_of_its_tables() -> None:
+    source = "\n".join(path.read_text() for path in (ROOT / "tandem/artifacts").glob("*.py"))
+    methods = set(re.findall(r"client\.([a-z_]+)\(", source)) - {"get_paginator"}
+    methods |= set(re.findall(r"(?:pages|get_paginator)\(\s*\"(\w+)\"", source))
+
+    assert {f"s3.{method}" for method in methods} == spelt({*ADOPT, *COLLECT})
+
+
+def test_publishing_has_the_table_of_its_own_package() -> None:
+    assert set(COMMANDS["bench publish"]) == set(PUBLISHED)

@@ -1,0 +1,229 @@
+"""The policies of people against the calls of the commands, both ways, and against what IAM knows of each action."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import committed
+from policy_trial import allows, documents, meant, requests
+
+from tandem.ops.people import doc
+from tandem.ops.people.calls import COMMANDS, actions_of
+from tandem.ops.people.places import places
+from tandem.ops.people.policies import MOST_CHARACTERS, policy, size
+from tandem.ops.people.rights import REASONS, RIGHTS, may
+from tandem.spec.environment import Environment
+from tandem.spec.names import PEOPLE, PeopleKind
+
+ALL = {"viewer", "engineer", "operator", "admin"}
+WHO_MAY = {
+    "status": ALL,
+    "doctor": {*ALL, "pipeline"},
+    "stop by the function": ALL,
+    "artifacts list and explain": ALL - {"viewer"},
+    "artifacts adopt": ALL - {"viewer"},
+    "bench publish": ALL - {"viewer"},
+    "stop": {"operator", "admin"},
+    "stop --clear": {"operator", "admin"},
+    "start": {"operator", "admin"},
+    "doctor --prove-stop": {"admin"},
+    "artifacts collect": {"admin"},
+    "destroy": {"operator", "admin"},
+    "destroy what is protected": {"admin"},
+}
+# what each of these does and a kind that may not must never get at, in one row: action and the place
+CHANGES = [
+    ("start", "eks:UpdateNodegroupConfig", "node group"), ("start", "scheduler:CreateSchedule", "schedules"),
+    ("start", "s3:PutObject", "leases"), ("stop --clear", "s3:PutObject", "fence"),
+    ("destroy", "cloudformation:DeleteStack", "going stacks"), ("destroy", "ec2:DeleteSecurityGroup", "EKS's groups"),
+    ("destroy what is protected", "cloudformation:UpdateTerminationProtection", "going stacks"),
+    ("destroy what is protected", "eks:UpdateClusterConfig", "cluster"),
+    ("artifacts collect", "s3:DeleteObject", "artifacts"), ("artifacts adopt", "s3:PutObject", "artifacts"),
+    ("bench publish", "s3:PutObject", "results"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_a_kind_is_allowed_every_call_of_a_command_that_it_may_run(
+    full: Environment, kind: PeopleKind, command: str
+) -> None:
+    asked = requests(full, command, actions_of(command))
+
+    denied = [one for one in asked if not allows(documents(full, kind), *one)]
+    assert (denied == []) == (kind in WHO_MAY[command]), denied
+    assert may(kind, command) == (kind in WHO_MAY[command])
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_call_of_a_command_has_a_right(command: str) -> None:
+    rows = {action for right in RIGHTS if command in right.needs for action in right.actions}
+
+    assert actions_of(command) - rows == set()
+
+
+@pytest.mark.parametrize("right", RIGHTS, ids=lambda right: f"{right.kinds[0]} {right.on} {right.actions[0]}")
+def test_every_right_is_needed_by_a_call_or_says_why_it_stands(right: Any) -> None:
+    called = {action for command in right.needs for action in actions_of(command)}
+
+    assert right.needs or right.why
+    assert right.why or set(right.actions) - called == set()
+    for command in right.needs:
+        assert set(right.actions) & actions_of(command), f"{command} asks none of it"
+
+
+@pytest.mark.parametrize(("command", "action", "on"), CHANGES)
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_a_change_is_denied_to_whoever_may_not_run_its_command(
+    full: Environment, kind: PeopleKind, command: str, action: str, on: Any
+) -> None:
+    found = [allows(documents(full, kind), action, *one) for one in meant(places(full)[on])]
+
+    assert found == [kind in WHO_MAY[command]] * len(found)
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_nobody_may_do_anything_to_a_neighbour(full: Environment, kind: PeopleKind) -> None:
+    """Whose name begins alike, in the same account; but an alarm's name alone does not tell whose it is."""
+    other = full.model_copy(update={"name": f"{full.name}-too"})
+    mine = documents(full, kind)
+    reads = re.compile(r":(Get|List|Describe|View|Filter)")
+
+    theirs = [
+        (action, arn)
+        for right in RIGHTS
+        for action in right.actions
+        if not reads.search(action) and right.on not in {"bootstrap roles", "alarms"}
+        for arn, context in meant(places(other)[right.on])
+        if allows(mine, action, arn, context)
+    ]
+    assert theirs == []
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_another_region_is_not_listed(full: Environment, kind: PeopleKind) -> None:
+    elsewhere = {"aws:RequestedRegion": "eu-west-1"}
+
+    assert not allows(documents(full, kind), "ec2:DescribeInstances", "*", elsewhere)
+
+
+@pytest.mark.parametrize(("passed", "service", "may_pass"), [
+    ("tandem-post-us-east-2-scheduler", "scheduler.amazonaws.com", True),
+    ("tandem-post-us-east-2-scheduler", "lambda.amazonaws.com", False),
+    ("Administrator", "scheduler.amazonaws.com", False),
+])  # fmt: skip
+def test_only_the_schedulers_role_is_passed_and_only_to_scheduler(
+    example: Environment, passed: str, service: str, may_pass: bool
+) -> None:
+    arn = f"arn:aws:iam::{example.account}:role/{passed}"
+
+    found = {kind: allows(documents(example, kind), "iam:PassRole", arn, {"iam:PassedToService": service})
+             for kind in PEOPLE}  # fmt: skip
+    assert found == {kind: may_pass and kind in {"operator", "admin"} for kind in PEOPLE}
+
+
+def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str, Any]]]:
+    for kind in PEOPLE:
+        for statement in policy(environment, kind)["Statement"]:
+            yield kind, statement
+
+
+def test_no_action_is_a_wildcard_and_every_statement_has_a_resource(full: Environment) -> None:
+    for _, statement in statements(full):
+        assert [action for action in statement["Action"] if "*" in action] == []
+        assert statement["Resource"] != []
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, Any]:
+    """What the Service Authorization Reference says of each service, as cfn-lint ships it."""
+    from cfnlint.helpers import load_resource  # noqa: PLC0415  # seconds, as in test_policies.py
+
+    found: dict[str, Any] = load_resource("cfnlint.data.AdditionalSpecs", "Policies.json")
+    return found
+
+
+def types(known: dict[str, Any], action: str) -> list[str]:
+    """Patterns of the ARNs that an action takes; none: it takes `*` alone."""
+    service, _, name = action.partition(":")
+    taken = known[service]["Actions"][name.lower()].get("Resources", [])
+    of = {key.lower(): value for key, value in known[service]["Resources"].items()}
+    return [pattern for kind in taken for pattern in of[kind.lower()]["ARNFormats"]]
+
+
+# that take a resource by the reference, and `*` all the same
+WIDE = {
+    "cloudwatch:DescribeAlarms": "composite alarms are shown to who may see all (API reference, DescribeAlarms)",
+    "cloudwatch:GetMetricData": "its resource is a dataset, which plain metrics are not",
+    "cloudwatch:PutMetricData": "its resource is a dataset, which plain metrics are not",
+}
+
+
+def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
+    full: Environment, known: dict[str, Any]
+) -> None:
+    wide = {action for _, one in statements(full) if one["Resource"] == ["*"] for action in one["Action"]}
+
+    assert {action for action in wide if types(known, action)} == set(WIDE)
+
+
+def test_every_other_resource_is_of_a_type_that_its_action_takes(full: Environment, known: dict[str, Any]) -> None:
+    strange = [
+        (action, arn)
+        for _, one in statements(full)
+        if one["Resource"] != ["*"]
+        for action in one["Action"]
+        for arn in one["Resource"]
+        if not any(_fits(pattern, arn) for pattern in types(known, action))
+    ]
+
+    assert strange == []
+
+
+def _fits(pattern: str, arn: str) -> bool:
+    spelt = re.sub(r"\$\{\w+\}", "[^:]*", pattern.replace("arn:${Partition}", "arn:aws"))
+    return re.fullmatch(spelt, arn) is not None
+
+
+def test_every_condition_is_one_that_its_action_or_its_resource_knows(full: Environment, known: dict[str, Any]) -> None:
+    """Global keys aside: the region of a request, and what a role is passed to."""
+    everywhere = {"aws:RequestedRegion", "iam:PassedToService", "kms:ViaService", "cloudwatch:namespace"}
+    used = {(key, arn) for _, one in statements(full) for keys in one.get("Condition", {}).values() for key in keys
+            for arn in one["Resource"] if key not in everywhere}  # fmt: skip
+
+    for key, arn in used:
+        service = arn.split(":")[2]
+        fitting = [kind for kind in known[service]["Resources"].values()
+                   if any(_fits(pattern, arn) for pattern in kind["ARNFormats"])]  # fmt: skip
+        spelt = re.sub(r"^aws:ResourceTag/.*", "aws:ResourceTag/${TagKey}", key)
+        assert any(spelt in kind.get("ConditionKeys", []) for kind in fitting), (key, arn)
+
+
+def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environment) -> None:
+    mirrored = full.model_copy(update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}})
+    found = places(mirrored)
+    wild = {right.on for right in RIGHTS if any("*" in arn or "?" in arn for arn in found[right.on].arns)}
+
+    assert wild == set(REASONS)
+    assert set(found) == {right.on for right in RIGHTS}
+
+
+@pytest.mark.parametrize("name", committed())
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_a_policy_is_not_longer_than_iam_takes(name: str, kind: PeopleKind) -> None:
+    assert size(policy(committed()[name], kind)) <= MOST_CHARACTERS
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_the_longest_name_in_the_longest_region_still_fits(full: Environment, kind: PeopleKind) -> None:
+    """A log bucket takes a name of 38 characters at most."""
+    longest = full.model_copy(update={"name": "a" * 38, "region": "ap-southeast-4"})
+
+    assert size(policy(longest, kind)) <= MOST_CHARACTERS
+
+
+def test_the_committed_page_is_what_the_rights_say() -> None:
+    assert (doc.ROOT / "docs" / "people.md").read_text() == doc.page(doc.example())

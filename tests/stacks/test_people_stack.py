@@ -1,0 +1,72 @@
+"""The policies of people in the Guard stack: none unasked, the documents of the page, kept, and not too long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from assemblies import COMMITTED, Templates, changed, environment, resources, variants
+from aws_cdk import App, Stack
+
+from stacks.people import PeoplePolicies
+from stacks.stack import RefusedError
+from tandem.ops.people.places import places
+from tandem.ops.people.policies import policy
+from tandem.spec import names
+
+pytestmark = pytest.mark.cdk
+
+ASKING = "mirror"  # of the variants, the one that asks for them
+POLICY = "AWS::IAM::ManagedPolicy"
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_an_environment_that_does_not_ask_has_none(stacks: Templates, name: str) -> None:
+    assert resources(stacks[f"{name}-Guard"], POLICY) == []
+
+
+def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> None:
+    place = variants()[ASKING]
+    made = {one["ManagedPolicyName"]: one["PolicyDocument"] for one in resources(stacks[f"{ASKING}-Guard"], POLICY)}
+
+    assert made == {names.people_policy(place, kind): policy(place, kind) for kind in names.PEOPLE}
+
+
+def test_no_policy_is_attached_and_each_outlives_its_stack(stacks: Templates) -> None:
+    found = [one for one in stacks[f"{ASKING}-Guard"]["Resources"].values() if one["Type"] == POLICY]
+
+    assert [one["Properties"].keys() & {"Roles", "Users", "Groups"} for one in found] == [set()] * len(names.PEOPLE)
+    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in found} == {("Retain", "Retain")}
+
+
+def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
+    many = tuple(f"arn:aws:iam::111122223333:role/Engineer{number}" for number in range(200))
+    base = environment("post-us-east-2")
+    place = changed(base, cluster={"access": base.cluster.access.model_copy(update={"engineer": many})})
+
+    with pytest.raises(RefusedError, match=r"IAM takes 6144\. Name fewer principals in cluster\.access"):
+        PeoplePolicies(Stack(App(), "Guard"), "People", environment=place)
+
+
+def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(assembly: Path) -> None:
+    """Its manifests name who deploys, who publishes assets and who looks; nobody builds images while deploying."""
+    place = environment("post-us-east-2")
+    folder = assembly / f"assembly-{place.name}"
+    asked: set[str] = set()
+    for path in [folder / "manifest.json", *folder.glob("*.assets.json")]:
+        asked |= set(roles(json.loads(path.read_text())))
+
+    spelt = {arn.replace("${AWS::Partition}", "aws") for arn in asked}
+    assert spelt == set(places(place)["bootstrap roles"].arns)
+
+
+def roles(found: object) -> list[str]:
+    """Every role that the CDK CLI takes on, anywhere in a manifest."""
+    if isinstance(found, list):
+        return [role for one in found for role in roles(one)]
+    if not isinstance(found, dict):
+        return []
+    mine = [found["assumeRoleArn"]] if "assumeRoleArn" in found else []
+    look = found.get("lookupRole", {}).get("arn")
+    return [*mine, *([look] if look else []), *(role for one in found.values() for role in roles(one))]
