@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +19,6 @@ from tandem.bench.columns import Mask, Whole
 from tandem.bench.counters import Change, Turn
 from tandem.bench.judge.form import Acceptance
 from tandem.bench.judge.observations import Observations
-from tandem.bench.manifest import Arm
-from tandem.bench.quantiles import Values
 from tandem.bench.summary import ALL
 from tandem.bench.tally import Load, Place, Rows, Tally
 from tandem.metrics import acceptance_position
@@ -42,10 +41,10 @@ def acceptance(seen: Observations) -> tuple[Acceptance, ...]:
     scrapes = counters.read_scrapes(seen.folder / counters.FILE)
     changes, dropped = counters.changes(scrapes)
     counted = _counted(seen, changes)
-    made = []
+    made: list[Acceptance] = []
     for arm in (seen.baseline, *seen.variants) if seen.arms else ():
-        source = _Source(seen, arm, counted, _said(arm, dropped, counted))
-        made += [source.of(None), *(source.of(code) for code in source.classes)]
+        source = _Source(seen, arm, counted, _said(arm, dropped, counted), _streamed(seen, arm))
+        made += map(source.of, source.streamed)
     return tuple(made)
 
 
@@ -84,6 +83,32 @@ def _said(arm: str, dropped: Sequence[str], counted: turns.Measured) -> tuple[st
     return (*doubts, *(reason.removeprefix(begin) for reason in dropped if reason.startswith(begin)))
 
 
+class _Streamed(NamedTuple):
+    """What the streams of one arm held: answers that tell both, their tokens and their token-bearing chunks."""
+
+    answers: float
+    tokens: float
+    chunks: float
+
+    @property
+    def length(self) -> float | None:
+        """Tokens a chunk without each answer's first; None where no answer has a second chunk."""
+        later = self.chunks - self.answers
+        return (self.tokens - self.answers) / later if later > 0 else None
+
+
+def _streamed(seen: Observations, arm: str) -> dict[int | None, _Streamed]:
+    """Return what there is of all classes together, under None, and of each class that the arm was asked."""
+    per_chunk = seen.figures.get("tokens_per_chunk", np.full(len(seen), np.nan))
+    asked = seen.of_arm(arm)
+    told: Mask = asked & ~seen.failed & (per_chunk > 0) & (seen.tokens > 0)
+    tokens = seen.tokens[told]
+    columns = (np.ones(len(tokens)), tokens, np.rint(tokens / per_chunk[told]))
+    sums = [np.bincount(seen.class_[told], column, minlength=len(seen.classes)) for column in columns]
+    of_class = {code: _Streamed(*(float(one[code]) for one in sums)) for code in np.unique(seen.class_[asked]).tolist()}
+    return {None: _Streamed(*(float(one.sum()) for one in sums)), **of_class}
+
+
 @dataclass(frozen=True)
 class _Source:
     """What there is to know of one arm."""
@@ -92,26 +117,15 @@ class _Source:
     arm: str
     counted: turns.Measured
     said: tuple[str, ...]
-
-    @property
-    def classes(self) -> list[int]:
-        """Codes of the classes that it was asked."""
-        found: list[int] = np.unique(self.seen.class_[self.seen.of_arm(self.arm)]).tolist()
-        return found
-
-    @property
-    def stated(self) -> Arm | None:
-        """What the manifest says of it."""
-        return next((arm for arm in self.seen.run.arms if arm.name == self.arm), None)
+    streamed: dict[int | None, _Streamed]
 
     def of(self, code: int | None) -> Acceptance:
         """Return the acceptance of one class; of all where the code is None."""
-        class_ = None if code is None else self.seen.classes[code]
-        found = self._of_counters(Load(self.arm, class_, None, None), class_ or ALL)
-        return found or self._of_chunks(code, class_ or ALL)
+        return self._of_counters(code) or self._of_chunks(code)
 
-    def _of_counters(self, load: Load, class_: str) -> Acceptance | None:
-        spreads = self.counted.spreads
+    def _of_counters(self, code: int | None) -> Acceptance | None:
+        class_ = None if code is None else self.seen.classes[code]
+        load, spreads = Load(self.arm, class_, None, None), self.counted.spreads
 
         def mean(name: str) -> float | None:
             across = spreads.get((load, name))
@@ -126,53 +140,42 @@ class _Source:
         limits = () if length is None else (_OF_DRAFTS if live else _OF_STEPS,)
         return Acceptance(
             arm=self.arm,
-            class_=class_,
+            class_=class_ or ALL,
             method="counters" if live else "steps of the counters",
             acceptance_length=length,
             per_position=per_position,
             target_steps_per_token=steps,
-            sentence=_sentence(limits, self._limits(class_, length)),
+            sentence=_sentence(limits, self._limits(load, length)),
         )
 
-    def _limits(self, class_: str, length: float | None) -> tuple[str, ...]:
-        """Return what the counters said, at class `all` or where it is why a class has no figure."""
+    def _limits(self, load: Load, length: float | None) -> tuple[str, ...]:
+        """Return what the counters said, of all classes or where it is why one has no figure."""
         others = [sentence for sentence in self.said if "acceptance_length" not in sentence]
         why = [sentence.removeprefix(_ABSENT) for sentence in self.said if sentence.startswith(_ABSENT)]
-        return (*(why if length is None else ()), *(others if class_ == ALL else ()))
+        return (*(why if length is None else ()), *(others if load.class_ is None else ()))
 
-    def _of_chunks(self, code: int | None, class_: str) -> Acceptance:
-        tokens, chunks = self._streamed(code)
-        why = (*self.said, "no counters of its turns") if class_ == ALL else ("no counters of its turns alone",)
-        if not len(tokens):
+    def _of_chunks(self, code: int | None) -> Acceptance:
+        streamed, class_ = self.streamed[code], ALL if code is None else self.seen.classes[code]
+        why = (*self.said, "no counters of its turns") if code is None else ("no counters of its turns alone",)
+        if not streamed.answers:
             nothing = "no answer whose tokens the server counted"
             return Acceptance(arm=self.arm, class_=class_, method="absent", sentence=_sentence((nothing,), why))
-        length = self._length(float((tokens - 1).sum()), float((chunks - 1).sum()))
+        length = None if self._plain else streamed.length
         none = "it does not speculate" if self._plain else "no answer has a chunk after its first"
         return Acceptance(
             arm=self.arm,
             class_=class_,
             method="tokens per chunk",
             acceptance_length=length,
-            target_steps_per_token=float(chunks.sum() / tokens.sum()),
+            target_steps_per_token=streamed.chunks / streamed.tokens,
             sentence=_sentence((_OF_CHUNKS if length is not None else none,), why),
         )
 
-    def _streamed(self, code: int | None) -> tuple[Values, Values]:
-        """Return tokens and token-bearing chunks of the answers that tell both."""
-        seen = self.seen
-        per_chunk = seen.figures.get("tokens_per_chunk", np.full(len(seen), np.nan))
-        told: Mask = seen.of_arm(self.arm) & ~seen.failed & (per_chunk > 0) & (seen.tokens > 0)
-        if code is not None:
-            told &= seen.class_ == code
-        return seen.tokens[told], seen.tokens[told] / per_chunk[told]
-
     @property
     def _plain(self) -> bool:
-        stated = self.stated
-        return stated is not None and stated.speculation is not None and stated.speculation.method is None
-
-    def _length(self, later_tokens: float, later_chunks: float) -> float | None:
-        return None if self._plain or later_chunks <= 0 else later_tokens / later_chunks
+        """Whether the manifest says that it does not speculate."""
+        stated = next((arm.speculation for arm in self.seen.run.arms if arm.name == self.arm), None)
+        return stated is not None and stated.method is None
 
 
 def _sentence(first: Sequence[str], then: Sequence[str]) -> str:

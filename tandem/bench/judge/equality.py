@@ -133,15 +133,21 @@ def _equality(variant: str, found: Found) -> Equality:
 
 
 def _classes(found: Found) -> tuple[EqualityOfClass, ...]:
-    seen, made = found.seen, []
-    for code, name in enumerate(seen.classes):
-        mine = found.pairs.where(seen.class_[found.pairs.first] == code)
-        own = None if found.own is None else found.own.where(seen.class_[found.own.first] == code)
-        identical = _share(seen, mine)
-        if identical is not None:
-            yardstick = None if own is None else _share(seen, own)
-            made.append(EqualityOfClass(class_=name, identical=identical, yardstick=yardstick))
-    return tuple(made)
+    identical = _shares(found.seen, found.pairs)
+    yardstick = {} if found.own is None else _shares(found.seen, found.own)
+    return tuple(
+        EqualityOfClass(class_=found.seen.classes[code], identical=identical[code], yardstick=yardstick.get(code))
+        for code in sorted(identical)
+    )
+
+
+def _shares(seen: Observations, pairs: Matched) -> dict[int, Share]:
+    """Return the identical share of each class that has pairs."""
+    classes = seen.class_[pairs.first]
+    order = np.argsort(classes, kind="stable")
+    codes, first = np.unique(classes[order], return_index=True)
+    shares = (_share(seen, pairs.where(rows)) for rows in np.split(order, first[1:]))
+    return {int(code): one for code, one in zip(codes, shares, strict=False) if one is not None}
 
 
 def _examples(found: Found) -> tuple[Example, ...]:

@@ -36,9 +36,9 @@ class Matched:
         """How many pairs there are."""
         return len(self.first)
 
-    def where(self, mask: Mask) -> Matched:
+    def where(self, which: Mask | Whole) -> Matched:
         """Return some of the pairs."""
-        return Matched(self.first[mask], self.second[mask], self.same[mask], self.lost, self.silent)
+        return Matched(self.first[which], self.second[which], self.same[which], self.lost, self.silent)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,12 @@ class Found:
         """How many pairs differ."""
         return int((~self.pairs.same).sum())
 
+    @property
+    def alike_in_text(self) -> int:
+        """How many pairs differ and have the same text: by token ids that text does not show."""
+        text = self.seen.output
+        return int((~self.pairs.same & (text[self.pairs.first] == text[self.pairs.second])).sum())
+
 
 def result(found: Found) -> tuple[Result, str]:
     """Return the result and why; the first that holds."""
@@ -141,6 +147,8 @@ def beside(found: Found, ties: Share | None) -> Iterator[str]:
     """
     if ties is not None:
         yield f"Of {ties.of} whose log-probabilities are known, {ties.n} part at a near tie."
+    if found.alike_in_text:
+        yield f"In {found.alike_in_text} of those that differ the text is the same and only token ids are not."
     if found.differing > len(found.read):
         yield f"Where they part was read of {MOST_READ} of them, evenly taken."
     if found.pairs.lost:

@@ -108,6 +108,17 @@ def test_a_near_tie_is_told_by_the_baselines_view_of_the_variants_choice(tmp_pat
     assert found.near_tie is tie
 
 
+def test_by_token_ids_the_place_is_theirs_and_two_that_are_spelled_alike_are_no_tie(tmp_path):
+    one = {"text": "xa", "token_ids": (1, 2), "logprobs": logprobs(0.1, name="a")}
+    alike, other = {**one, "token_ids": (1, 3)}, {**one, "token_ids": (1, 3), "logprobs": logprobs(0.9, name="b")}
+
+    earlier = {**other, "token_ids": (9, 3)}
+
+    assert parted(tmp_path / "alike", one, alike, by_ids=True).near_tie is None
+    assert parted(tmp_path / "earlier", one, earlier, by_ids=True).near_tie is None
+    assert parted(tmp_path / "other", one, other, by_ids=True).near_tie is True
+
+
 def test_no_log_probabilities_leave_a_near_tie_unknown(tmp_path):
     found = parted(tmp_path, {"text": "xa", "logprobs": logprobs(0.0, name="a")}, {"text": "xb"})
 

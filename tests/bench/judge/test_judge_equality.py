@@ -12,6 +12,7 @@ from paired_outputs import TEXT, answered, text
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
+from tokenizers.processors import TemplateProcessing
 
 from tandem.bench.fault import BenchError
 from tandem.bench.judge.equality import equality
@@ -148,6 +149,12 @@ def test_lengths_are_tokens_of_the_variant_by_tokens_of_the_baseline(tmp_path):
     assert found.lengths.low <= found.lengths.value <= found.lengths.high
 
 
+def test_identical_outputs_are_alike_long_whatever_a_server_counts(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": lambda p, r: {"text": text(p, r), "completion_tokens": 99}})
+
+    assert found.lengths.value == 1.0
+
+
 def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
     def uncounted(prompt: int, round_: int) -> Mapping[str, Any]:
         return {**BROKEN["rambling"](prompt, round_), "completion_tokens": None}
@@ -164,6 +171,14 @@ def test_sampled_outputs_are_no_evidence(tmp_path):
 
     assert found.result == "no evidence"
     assert "temperature 0.8" in found.sentence
+
+
+def test_sampled_rounds_of_the_baseline_are_no_yardstick_and_a_control_with_its_seeds_is(tmp_path):
+    alone = only(tmp_path / "alone", {"base": text, "spec": text}, rounds=2, temperature=0.8)
+    controlled = only(tmp_path / "two", {"base": text, "spec": text, "base#2": text}, rounds=2, temperature=0.8)
+
+    assert alone.yardstick is None
+    assert controlled.yardstick.of == 24
 
 
 def test_three_prompts_are_too_few(tmp_path):
@@ -185,7 +200,7 @@ def test_a_variant_that_failed_everywhere_has_no_pair_and_says_how_many_were_los
 def test_outputs_without_any_text_are_no_evidence(tmp_path):
     found = only(tmp_path, {"base": lambda *_: "", "spec": lambda *_: ""})
 
-    assert (found.result, found.identical) == ("no evidence", None)
+    assert (found.result, found.identical, found.by) == ("no evidence", None, "characters")
     assert "neither side has any output: 12 pairs" in found.sentence
 
 
@@ -225,6 +240,7 @@ def test_token_ids_decide_where_every_output_has_them(tmp_path):
     assert found.first_divergence[-1] == Bin(first=2, last=4, n=12)
     assert found.examples[0].at == 3
     assert (found.examples[0].baseline, found.examples[0].measured) == ("token ids 1 2 3 4", "token ids 1 2 3 5")
+    assert "In 12 of those that differ the text is the same" in found.sentence
 
 
 def test_one_output_without_ids_makes_all_be_compared_by_text(tmp_path):
@@ -243,6 +259,7 @@ def test_a_tokenizer_gives_the_place_of_difference_in_its_tokens(tmp_path):
     words = {word: place for place, word in enumerate(["?", *TEXT.split()])}
     made = Tokenizer(WordLevel(words, unk_token="?"))  # noqa: S106 - no secret
     made.pre_tokenizer = Whitespace()
+    made.post_processor = TemplateProcessing(single="? ? ? $A", special_tokens=[("?", 0)])
     made.save(str(tmp_path / "tokenizer.json"))
 
     found = only(tmp_path / "run", {"base": text, "spec": other}, tokenizer=tmp_path / "tokenizer.json")

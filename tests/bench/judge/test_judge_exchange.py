@@ -16,6 +16,14 @@ def side(*outputs: str) -> Side:
     return Side(np.array(strata, np.intp), np.array(digests, np.uint64))
 
 
+def test_what_is_tested_is_the_share_across_less_that_of_the_baselines_own():
+    of_each, baselines = np.array([2, 2]), np.array([[2, 1], [1, 2], [2, 0]])  # of outputs a and b
+
+    found = exchange._statistic(baselines, of_each)
+
+    assert found == pytest.approx([2 / 3 - 2 / 3, 2 / 3 - 2 / 3, 1 - 0])
+
+
 def test_the_odd_one_of_three_is_the_variants_in_a_third_of_the_exchanges():
     found = excess(side("aa", "aa"), side("b", "b"))
 

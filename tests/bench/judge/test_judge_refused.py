@@ -36,6 +36,7 @@ def test_a_cut_counts_only_where_the_other_side_is_not_cut():
 
 def test_a_pair_of_which_one_side_was_not_checked_is_left_out():
     assert held((None, "garbage")) is None
+    assert held(("garbage", None)) is None
     assert held((None, "garbage"), ("ok", "ok")).variant.of == 1
 
 
