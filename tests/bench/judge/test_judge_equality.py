@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import measured
 import pytest
 from paired_outputs import TEXT, answered, text
 from tokenizers import Tokenizer
@@ -15,6 +16,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from tandem.bench.fault import BenchError
+from tandem.bench.judge import equality as judge_equality
 from tandem.bench.judge.equality import equality
 from tandem.bench.judge.form import Bin, Equality
 from tandem.bench.judge.observations import observe
@@ -132,6 +134,24 @@ def test_outputs_that_the_content_check_refused_are_counted_on_both_sides(tmp_pa
     assert "content check refused 12 of 12" in found.sentence
 
 
+def test_identical_outputs_are_the_same_although_the_check_says_another_word(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": lambda p, r: {"text": text(p, r), "content": "truncated"}})
+
+    assert found.result == "the same"
+
+
+def test_outputs_a_little_longer_are_not_called_rambling(tmp_path):
+    def longer(tokens: int) -> Any:
+        return lambda p, r: {"text": f"{text(p, r)} {tokens}", "completion_tokens": tokens}
+
+    a_little, more = (
+        only(tmp_path / str(tokens), {"base": longer(100), "spec": longer(tokens)}) for tokens in (104, 106)
+    )
+
+    assert (a_little.result, more.result) == ("no evidence", "differs")
+    assert "it rambles" in more.sentence
+
+
 def test_an_output_that_is_cut_on_both_sides_is_not_refused(tmp_path):
     cut = BROKEN["truncating"]
 
@@ -153,6 +173,15 @@ def test_identical_outputs_are_alike_long_whatever_a_server_counts(tmp_path):
     found = only(tmp_path, {"base": text, "spec": lambda p, r: {"text": text(p, r), "completion_tokens": 99}})
 
     assert found.lengths.value == 1.0
+
+
+def test_an_output_without_a_token_is_as_short_as_one(tmp_path):
+    empty = {"text": "", "completion_tokens": 0, "chunks": measured.chunks((0.1, "role"), (0.2, "end"))}
+
+    found = only(tmp_path, {"base": text, "spec": lambda *_: empty})
+
+    assert found.lengths.value == pytest.approx(1 / 9)
+    assert found.result == "differs"
 
 
 def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
@@ -181,11 +210,15 @@ def test_sampled_rounds_of_the_baseline_are_no_yardstick_and_a_control_with_its_
     assert controlled.yardstick.of == 24
 
 
-def test_three_prompts_are_too_few(tmp_path):
-    found = only(tmp_path, {"base": text, "spec": text, "base#2": text}, prompts=3)
+def test_three_prompts_are_too_few_and_four_are_not(tmp_path):
+    three, four = (
+        only(tmp_path / str(prompts), {"base": text, "spec": text, "base#2": text}, prompts=prompts)
+        for prompts in (3, 4)
+    )
 
-    assert found.result == "no evidence"
-    assert "too few prompts" in found.sentence
+    assert three.result == "no evidence"
+    assert "too few prompts" in three.sentence
+    assert four.result == "the same"
 
 
 def test_a_variant_that_failed_everywhere_has_no_pair_and_says_how_many_were_lost(tmp_path):
@@ -225,6 +258,16 @@ def test_each_class_has_its_own_shares(tmp_path):
         ("repeat", 0, 6, 6),
         ("chat", 6, 6, 6),
     ]
+
+
+def test_examples_are_of_the_first_classes_one_each(tmp_path, monkeypatch):
+    every = only(tmp_path, {"base": text, "spec": other})
+    monkeypatch.setattr(judge_equality, "EXAMPLES", 1)
+
+    (few,) = judge_equality.equality(observe(tmp_path), tokenizer=None)
+
+    assert [(one.class_, one.prompt_id) for one in every.examples] == [("repeat", "p00"), ("chat", "p01")]
+    assert few.examples == every.examples[:1]
 
 
 def test_token_ids_decide_where_every_output_has_them(tmp_path):
