@@ -16,6 +16,9 @@ FILE = "verdict.json"
 CONTROL = "#2"
 """Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
 
+MARGIN = 0.05
+"""A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
+
 Word = Literal["faster", "slower", "same", "no evidence"]
 """Of one cell. `same`: the interval lies inside the margin."""
 

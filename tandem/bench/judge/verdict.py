@@ -20,14 +20,11 @@ from tandem.bench.judge.claims import answers
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.cost import costs
 from tandem.bench.judge.equality import equality
-from tandem.bench.judge.form import FILE, Definition, Verdict
+from tandem.bench.judge.form import FILE, MARGIN, Definition, Verdict
 from tandem.bench.judge.headline import headlines
 from tandem.bench.judge.observations import Observations
 from tandem.bench.manifest import Manifest, run_id
 from tandem.metrics import metric
-
-MARGIN = 0.05
-"""A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
 
 _WORDS = (
     Definition(

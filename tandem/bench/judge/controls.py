@@ -1,0 +1,64 @@
+"""All controls of a run: may anything be concluded from it, and what limits that.
+
+Invariant: every check is there once, whether it could be done or not; a check that failed voids the run, one that
+cautions says what the verdict leaves out; rounds that are marked are in no figure of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from tandem.bench.judge import conditions
+from tandem.bench.judge.course import Course, drift, order
+from tandem.bench.judge.form import Check, Controls
+from tandem.bench.judge.interval import FEWEST_STARTS
+from tandem.bench.judge.itself import against_itself
+from tandem.bench.judge.observations import Observations
+from tandem.bench.judge.pairs import Grouped
+
+_LIMITS = {
+    ("baseline against itself", "absent"): "there is no noise floor: a small difference may be noise that no interval "
+    "knows of",
+    ("drift", "caution"): "medians depend on when they were taken; speed-ups hold, for the arms took turns",
+    ("order", "caution"): "who is asked first matters: of classes that were asked in one order, it is in the speed-up",
+    ("warm-up", "caution"): "figures of the first round may be those of a cold server",
+    ("client load", "caution"): "rounds in which the client was the bottleneck are in no figure",
+    (
+        "placement",
+        "caution",
+    ): "the interval leaves out how halves differ: swap the servers, and say so with --placement",
+    ("start", "caution"): f"the interval leaves out how restarts differ: {FEWEST_STARTS} starts of each arm put it in",
+    ("errors", "caution"): "requests failed, and what failed is in no time",
+}
+"""What a verdict leaves out, by check and result."""
+
+
+def controls(seen: Observations) -> Controls:
+    """Return every check of a run, its noise floors and the rounds that do not count.
+
+    Raises:
+        BenchError: rounds.jsonl cannot be read.
+    """
+    client, marked = conditions.marked(seen)
+    counted = np.ones(int(seen.round.max(initial=-1)) + 1, bool)
+    counted[[one.round for one in marked if 0 <= one.round < len(counted)]] = False
+    grouped = Grouped(seen, counted)
+    itself, floors = against_itself(grouped)
+    course = Course.of(seen, grouped.rows())
+    checks = (
+        itself, drift(course), order(seen, course), conditions.warm_up(seen, course), client,
+        conditions.placement(seen), conditions.start(seen), conditions.errors(seen),
+    )  # fmt: skip
+    return Controls(
+        checks=checks, floors=floors, marked=marked, cautions=tuple(_cautions(checks)),
+        void=tuple(check.sentence for check in checks if check.result == "failed"),
+    )  # fmt: skip
+
+
+def _cautions(checks: Iterable[Check]) -> Iterator[str]:
+    for check in checks:
+        limit = _LIMITS.get((check.name, check.result))
+        if limit is not None:
+            yield limit
