@@ -101,7 +101,7 @@ def _streamed(seen: Observations, arm: str) -> dict[int | None, _Streamed]:
     """Return what there is of all classes together, under None, and of each class that the arm was asked."""
     per_chunk = seen.figures.get("tokens_per_chunk", np.full(len(seen), np.nan))
     asked = seen.of_arm(arm)
-    told: Mask = asked & ~seen.failed & (per_chunk > 0) & (seen.tokens > 0)
+    told: Mask = asked & (per_chunk > 0) & (seen.tokens > 0)  # a failed request has neither
     tokens = seen.tokens[told]
     columns = (np.ones(len(tokens)), tokens, np.rint(tokens / per_chunk[told]))
     sums = [np.bincount(seen.class_[told], column, minlength=len(seen.classes)) for column in columns]

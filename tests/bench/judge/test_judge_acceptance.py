@@ -150,6 +150,20 @@ def test_the_v0_engine_has_none_of_a_turn_in_which_a_request_failed(tmp_path):
     assert cut["spec", "repeat"].method == "tokens per chunk"
 
 
+def test_a_request_that_failed_at_one_load_voids_no_turn_of_another(tmp_path):
+    v0 = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
+    page = {"generation_tokens": 6.0, "request_tokens_sum": 16.0, "requests_finished": 2.0, "first_tokens": 2.0}
+    records = [
+        measured.record(request_id="0", arm="base"),
+        measured.record(request_id="1", arm="spec"),
+        measured.failed(request_id="2", arm="spec", concurrency=8),
+    ]
+
+    said = found(tmp_path, [*turn(page), *turn(page, concurrency=8)], records, arms=v0)["spec", "repeat"]
+
+    assert (said.method, said.acceptance_length) == ("steps of the counters", 14 / 4)
+
+
 def test_the_control_arm_has_none_of_its_own(tmp_path):
     records = [measured.record(request_id=arm, arm=arm) for arm in ("base", "spec", "base#2")]
 
@@ -175,6 +189,7 @@ def test_the_twins_steps_by_its_counters_and_by_its_chunks_agree():
 
     assert (whole.class_, whole.method) == ("all", "steps of the counters")
     assert {one.method for one in classes} == {"tokens per chunk"}
+    assert (classes[0].acceptance_length, classes[1].acceptance_length) == (7.0, pytest.approx(2.34, abs=0.01))
     shares = [one.target_steps_per_token for one in classes]
     assert sum(shares) / len(shares) == pytest.approx(whole.target_steps_per_token, rel=0.01)  # classes are as large
 
