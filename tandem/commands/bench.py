@@ -1,4 +1,4 @@
-"""`tandem bench run|report|truth|publish`: measure servers, read again, hold against a server's own log, send to AWS.
+"""`tandem bench run|report|truth|compare|publish`: measure servers, read again, hold against others, send to AWS.
 
 Invariant: plan and progress go to standard error, the table or JSON to standard output; whatever ends a run, what it
 recorded is kept and reported on. aiohttp, numpy and uvloop are loaded by these commands alone, and when they run.
@@ -19,7 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tandem.commands.bench_flags import add_flags, add_publish_flags
+from tandem.commands.bench_flags import add_compare_flags, add_flags, add_publish_flags
 from tandem.commands.outcome import Exit, print_json
 from tandem.commands.selection import Selection
 
@@ -42,15 +42,16 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     does = "measure OpenAI-compatible servers, side by side"
     add_flags(verbs.add_parser("run", help=does, description=does, epilog=EXIT_CODES, parents=[shared]))
-    does = "compute every figure of a run again from its records"
-    report = verbs.add_parser("report", help=does, description=does, epilog=parser.epilog, parents=[shared])
-    report.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
+    does = "judge a run from its records: every figure again, the verdict, and the report to open"
+    add_report_flags(verbs.add_parser("report", help=does, description=does, epilog=REPORT_CODES, parents=[shared]))
     does = "print each figure beside what the servers themselves logged"
     truth = verbs.add_parser("truth", help=does, description=does, epilog=parser.epilog, parents=[shared])
     truth.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
     truth.add_argument(
         "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
     )
+    does = "hold two runs beside each other, such as before and after an upgrade"
+    add_compare_flags(verbs.add_parser("compare", help=does, description=does, epilog=parser.epilog, parents=[shared]))
     does = "send a run's figures to CloudWatch and its records to S3, as far as they are not there"
     add_publish_flags(verbs.add_parser("publish", help=does, description=does, epilog=parser.epilog, parents=[shared]))
 
@@ -75,6 +76,10 @@ def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
             from tandem.commands.publish import publish  # noqa: PLC0415 - the rules of an environment
 
             return publish(chosen, options)
+        if options.verb == "compare":
+            from tandem.commands.bench_compare import compare  # noqa: PLC0415 - numpy, scipy
+
+            return compare(options.before, options.after, margin=options.margin, as_json=chosen.as_json)
         return _report(options.folder, chosen) if options.verb == "report" else _run(chosen, options)
     except BenchError as fault:
         _tell(fault, as_json=chosen.as_json)

@@ -54,6 +54,15 @@ def add_report_flags(report: argparse.ArgumentParser) -> None:
     report.add_argument("--figures", action="store_true", help="the figures alone, without a verdict")
 
 
+def add_compare_flags(compare: argparse.ArgumentParser) -> None:
+    """Declare what `tandem bench compare` takes."""
+    compare.add_argument("before", type=Path, metavar="DIR_A", help="the folder of the earlier run")
+    compare.add_argument("after", type=Path, metavar="DIR_B", help="the folder of the later run")
+    compare.add_argument(
+        "--margin", type=margin, metavar="SHARE", help="a difference within it is `same` (default 0.05)"
+    )
+
+
 def add_publish_flags(publish: argparse.ArgumentParser) -> None:
     """Declare what `tandem bench publish` takes."""
     publish.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")

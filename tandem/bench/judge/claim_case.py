@@ -6,7 +6,6 @@ it says so: it holds of those prompts alone, as the post's two do. Nothing is ca
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,9 +16,10 @@ import numpy as np
 from tandem.bench.claims.register import SetUp
 from tandem.bench.judge import survivors
 from tandem.bench.judge.form import Acceptance, Cell, Equality, Load, Ratio, Word
-from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, Estimate, estimate
+from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, estimate
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.pairs import Grouped, Pairs
+from tandem.bench.judge.ratio import ratio_of
 from tandem.bench.judge.words import interval, load, number, short_metric, times, unit
 from tandem.bench.manifest import Arm
 from tandem.bench.quantiles import Values
@@ -197,13 +197,6 @@ class Case:
 
 def _place(cell: Cell | Found) -> tuple[str, Load, str]:
     return cell.class_, cell.load, cell.metric
-
-
-def ratio_of(made: Estimate | None) -> Ratio | None:
-    """Return a mean log-ratio as a ratio with its interval."""
-    if made is None:
-        return None
-    return Ratio(value=math.exp(made.log), low=math.exp(made.low), high=math.exp(made.high))
 
 
 def named(seen: Observations, arm: str) -> Arm | None:

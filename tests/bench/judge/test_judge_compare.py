@@ -1,0 +1,243 @@
+"""Two runs beside each other. What a control finds of a run is stated here: it has tests of its own."""
+
+import dataclasses
+
+import measured
+import msgspec
+import numpy as np
+import pytest
+from observed import Asked, observed
+
+from tandem.bench.fault import BenchError
+from tandem.bench.judge import compare as module
+from tandem.bench.judge.compare import compared
+from tandem.bench.judge.compare_lines import WIDTH, lines
+from tandem.bench.judge.form import Controls, Floor, Load, MarkedRound, Ratio
+from tandem.bench.manifest import SuiteUsed
+
+C4 = Load(concurrency=4)
+METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
+
+
+def floors(ratio):
+    return Controls(floors=tuple(
+        Floor(class_="repeat", load=C4, metric=metric, speed_up=Ratio(value=1.0), ratio=ratio) for metric in METRICS
+    ))  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def stated(monkeypatch):
+    """What the controls find, by the day of a run; floors of 1 % unless a test says other."""
+    found = {}
+    monkeypatch.setattr(module, "controls", lambda seen: found.get(seen.run.created_utc[:10], floors(1.01)))
+    return found
+
+
+def run(day, spec=500.0, base=1000.0, prompts=12, requests=(), arms=("base", "spec"), **changes):
+    """Twelve prompts of `repeat`, each arm's time spread over prompts and jittered by a share of 1 %."""
+    rng = np.random.default_rng(day)
+    asked = [
+        Asked(arm=arm, prompt=f"p{number}", e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))))
+        for arm, ms in zip(arms, (base, spec), strict=True)
+        for number in range(prompts)
+    ]
+    return observed([*asked, *requests], arms=arms, created_utc=f"2026-11-{day:02}T00:00:00Z", **changes)
+
+
+def manifest_of(seen, **changes):
+    return dataclasses.replace(seen, run=msgspec.structs.replace(seen.run, **changes))
+
+
+def arm_of(seen, name, **changes):
+    arms = [msgspec.structs.replace(one, **changes) if one.name == name else one for one in seen.run.arms]
+    return manifest_of(seen, arms=tuple(arms))
+
+
+def row(before, after, arm="spec", metric="e2e_ms", kind="figure"):
+    found = compared(before, after, margin=0.05)
+    return next(one for one in found.rows if (one.kind, one.arm, one.metric) == (kind, arm, metric))
+
+
+def test_an_arm_that_took_half_the_time_is_faster_by_two():
+    found = row(run(1), run(2, spec=250.0))
+    assert found.verdict == "faster"
+    assert found.speed_up.low < 2.0 < found.speed_up.high
+    assert found.prompts == 12
+
+
+def test_a_rate_that_rose_is_faster_too():
+    assert row(run(1), run(2, spec=250.0), metric="output_tokens_per_s").verdict == "faster"
+
+
+def test_an_arm_that_took_the_same_time_is_the_same():
+    assert row(run(1), run(2)).verdict == "same"
+
+
+def test_without_a_floor_in_one_of_the_runs_nothing_is_called(stated):
+    stated["2026-11-02"] = Controls()
+    found = compared(run(1), run(2, spec=250.0), margin=0.05)
+    assert {one.verdict for one in found.rows} == {"no evidence"}
+    assert "--control-rounds" in found.rows[0].why
+
+
+def test_a_difference_inside_both_floors_together_is_not_called(stated):
+    stated["2026-11-01"] = stated["2026-11-02"] = floors(1.2)
+    below, beyond = row(run(1), run(2, spec=400.0)), row(run(1), run(2, spec=300.0))
+    assert below.noise_floor == pytest.approx(1.44)
+    assert (below.verdict, beyond.verdict) == ("no evidence", "faster")
+
+
+def test_the_gain_over_the_baseline_is_free_of_the_day():
+    slow_day = run(2, spec=600.0, base=1200.0)
+    assert row(run(1), slow_day).verdict == "slower"
+    gain = row(run(1), slow_day, kind="gain")
+    assert gain.verdict == "same"
+    assert (gain.before, gain.after) == (pytest.approx(2.0, rel=0.02), pytest.approx(2.0, rel=0.02))
+
+
+def test_the_baseline_has_no_gain_over_itself():
+    found = compared(run(1), run(2), margin=0.05)
+    assert {one.arm for one in found.rows if one.kind == "gain"} == {"spec"}
+
+
+def test_baselines_of_two_names_compare_no_gains():
+    found = compared(run(1), run(2, arms=("old", "spec")), margin=0.05)
+    assert {one.kind for one in found.rows} == {"figure"}
+    assert any("the baselines are base and old" in note for note in found.notes)
+
+
+def test_prompts_that_only_one_run_has_are_left_out():
+    assert row(run(1, prompts=12), run(2, prompts=8)).prompts == 8
+
+
+def test_failures_of_one_run_leave_survivors_that_are_not_called():
+    lost = [Asked(arm="spec", prompt=f"p{number}", repeat=1, error="closed") for number in range(12)]
+    found = row(run(1), run(2, spec=250.0, requests=lost))
+    assert found.verdict == "no evidence"
+    assert "only survivors" in found.why
+
+
+def test_rounds_that_a_control_marked_are_left_out(stated):
+    late = [Asked(arm="spec", prompt=f"p{number}", round=1, e2e_ms=9_000) for number in range(12)]
+    stated["2026-11-02"] = msgspec.structs.replace(
+        floors(1.01), marked=(MarkedRound(round=1, sentence="the client was busy"),)
+    )
+    assert row(run(1), run(2, requests=late)).verdict == "same"
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"), [({"temperature": 0.7}, "temperature"), ({"schedule": "simultaneous"}, "schedule")]
+)
+def test_runs_that_were_asked_differently_are_compared_and_not_called(changes, what):
+    found = compared(run(1), run(2, spec=250.0, **changes), margin=0.05)
+    assert [one.what for one in found.differences if one.blocks] == [what]
+    assert {one.verdict for one in found.rows} == {"no evidence"}
+
+
+def test_another_model_is_compared_and_said():
+    found = compared(run(1), arm_of(run(2, spec=250.0), "spec", model="other"), margin=0.05)
+    said = [(one.what, one.before, one.after) for one in found.differences]
+    assert ("model of spec", "m", "other") in said
+    assert any(one.verdict == "faster" for one in found.rows)
+
+
+def test_what_differs_between_manifests_is_named_and_what_is_alike_too():
+    before, after = (arm_of(run(day), "spec", image=f"i@sha256:{day}") for day in (1, 2))
+    found = compared(before, manifest_of(after, seed=7, version="9.9.9"), margin=0.05)
+    assert [one.what for one in found.differences] == ["image of spec", "version of Tandem", "seed"]
+    assert "suite real (000000000000)" in found.alike
+
+
+def test_a_suite_of_other_content_is_refused():
+    other = SuiteUsed(name="real", sha256="1" * 64, prompts=24, classes=("repeat",))
+    with pytest.raises(BenchError, match="suite real has other content"):
+        compared(run(1), run(2, suites=(other,)), margin=0.05)
+
+
+def test_a_suite_with_another_name_and_the_same_content_is_the_same():
+    renamed = SuiteUsed(name="mine", sha256="0" * 64, prompts=24, classes=("repeat",))
+    after = run(2, spec=250.0, suites=(renamed,))
+    after = dataclasses.replace(after, prompts=tuple(one._replace(suite="mine") for one in after.prompts))
+    assert row(run(1), after).prompts == 12
+
+
+@pytest.mark.parametrize(
+    ("after", "said"),
+    [
+        (lambda: run(1), "the same run"),
+        (lambda: run(2, arms=("other", "third")), "no arm in common"),
+        (lambda: run(2, generator="llmperf"), "neither prompts nor tokens"),
+        (
+            lambda: run(2, suites=(SuiteUsed(name="a", sha256="2" * 64, prompts=1, classes=("b",)),)),
+            "no suite in common",
+        ),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(after, said):
+    with pytest.raises(BenchError, match=said):
+        compared(run(1), after(), margin=0.05)
+
+
+def test_outputs_of_both_runs_are_counted_where_they_are_identical():
+    other = [Asked(arm="spec", prompt="q", text=text) for text in ("x", "y")]
+    found = compared(run(1, requests=other[:1]), run(2, requests=other[1:]), margin=0.05)
+    assert [(one.arm, one.identical.n, one.identical.of) for one in found.outputs] == [
+        ("base", 12, 12),
+        ("spec", 12, 13),
+    ]
+
+
+def test_outputs_that_were_drawn_are_not_counted():
+    assert compared(run(1), run(2, temperature=0.7), margin=0.05).outputs == ()
+
+
+def test_the_reader_is_told_that_the_day_is_in_every_figure():
+    assert "the day, the machine" in compared(run(1), run(2), margin=0.05).notes[0]
+
+
+def test_a_void_run_calls_nothing_and_says_why(stated):
+    stated["2026-11-01"] = Controls(void=("the baseline differs from itself",))
+    found = compared(run(1), run(2, spec=250.0), margin=0.05)
+    assert found.before.void == ("the baseline differs from itself",)
+    assert {one.verdict for one in found.rows} == {"no evidence"}
+
+
+def test_no_line_is_wider_than_the_terminal():
+    name = "a-server-with-a-name-that-is-far-too-long"
+    sides = [run(day, arms=("base", name)) for day in (1, 2)]
+    after = arm_of(sides[1], name, image="registry/" + "x" * 120 + "@sha256:" + "1" * 64)
+    told = list(lines(compared(sides[0], after, margin=0.05)))
+    assert max(map(len, told)) <= WIDTH
+    assert any(f"image of {name}" in line for line in told)
+
+
+def test_runs_without_a_common_load_have_no_rows_and_say_so():
+    elsewhere = [dataclasses.replace(one, concurrency=1) for one in [Asked(arm="base"), Asked(arm="spec")]]
+    after = observed(elsewhere, created_utc="2026-11-02T00:00:00Z")
+    found = compared(run(1), after, margin=0.05)
+    assert found.rows == ()
+    assert "no prompt was answered in both runs at the same load" in found.notes
+    assert list(lines(found))
+
+
+def test_two_runs_of_nothing_but_failures_are_compared_to_nothing():
+    dead = [
+        observed([Asked(arm=arm, error="connect") for arm in ("base", "spec")], created_utc=f"2026-11-0{day}T00:00:00Z")
+        for day in (1, 2)
+    ]
+    assert compared(*dead, margin=0.05).rows == ()
+
+
+def test_a_run_made_of_files_is_compared_as_it_stands(tmp_path):
+    folders = [
+        measured.write_run(
+            tmp_path / str(day),
+            [measured.record(arm=arm, request_id=f"{arm}.{day}") for arm in ("base", "spec")],
+            created_utc=f"2026-11-0{day}T00:00:00Z",
+        )
+        for day in (1, 2)
+    ]
+    found = module.compare(*folders, margin=0.05)
+    assert {(one.arm, one.prompts, one.verdict) for one in found.rows} == {
+        ("base", 1, "no evidence"), ("spec", 1, "no evidence"),
+    }  # fmt: skip
