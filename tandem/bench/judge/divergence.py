@@ -89,6 +89,8 @@ def partings(seen: Observations, pairs: Matched, *, by_ids: bool, encode: Encode
         encode: the target's tokenizer; without it and ids, characters are the unit.
     """
     rows = _chosen(seen, pairs)
+    if not len(rows):
+        return
     interleaved = np.column_stack([pairs.first[rows], pairs.second[rows]]).ravel().tolist()
     read = outputs(seen, interleaved)
     for row, (mine, theirs) in zip(interleaved[::2], zip(read, read, strict=True), strict=True):

@@ -14,7 +14,7 @@ import numpy as np
 
 from tandem.bench.judge.divergence import MOST_READ, Parting
 from tandem.bench.judge.exchange import Excess
-from tandem.bench.judge.form import Ratio, Share
+from tandem.bench.judge.form import MARGIN, Ratio, Share
 from tandem.bench.judge.matching import Matched
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.refused import Refused
@@ -23,10 +23,10 @@ from tandem.bench.judge.words import number, percent
 FEWEST_PROMPTS = 4
 """Fewer prompts, were all their pairs identical, would leave the interval of the share reaching below one half."""
 
-NEARLY_ALL = 0.95
+NEARLY_ALL = 1 - MARGIN
 """Of outputs whose identical share lies above this, interval and all, nobody would call one another output."""
 
-LENGTHS_APART = 1.05
+LENGTHS_APART = 1 + MARGIN
 """Outputs whose lengths' ratio lies beyond this, interval and all, are cut or ramble."""
 
 By = Literal["token ids", "the target's tokenizer", "characters"]
@@ -126,6 +126,8 @@ def _broken(found: Found) -> str | None:
 
 def _counted(found: Found) -> str:
     of, prompts = len(found.pairs), _many(found.prompts, "prompt")
+    if of == 1:
+        return f"The only paired output {'differs' if found.differing else 'is identical'} by {found.by}"
     if not found.differing:
         return f"All {_many(of, 'paired output')} of {prompts} are identical by {found.by}"
     differ = f"{found.differing} of {_many(of, 'paired output')}"

@@ -221,6 +221,13 @@ def test_three_prompts_are_too_few_and_four_are_not(tmp_path):
     assert four.result == "the same"
 
 
+def test_one_prompt_alone_is_no_evidence(tmp_path):
+    found = only(tmp_path, {"base": text, "spec": text}, prompts=1)
+
+    assert found.sentence.startswith("The only paired output is identical by characters: too few prompts")
+    assert (found.result, found.lengths.value, found.lengths.low) == ("no evidence", 1.0, None)
+
+
 def test_a_variant_that_failed_everywhere_has_no_pair_and_says_how_many_were_lost(tmp_path):
     failing = {"error": "closed", "text": "", "completion_tokens": None, "content": None}
 
