@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tandem.bench.columns import Whole
-from tandem.bench.judge.form import Ratio
+from tandem.bench.judge.form import Controls, Ratio
 from tandem.bench.judge.interval import FEWEST_PROMPTS
 from tandem.bench.judge.pairs import JUDGED, Grouped
 from tandem.bench.judge.power import MOST_PROMPTS, MOST_ROUNDS
@@ -73,6 +73,11 @@ def absent(baseline: Tally, variant: Tally, cell: int, metric: str, prompts: int
     if not prompts:
         return "no prompt was answered by both arms in the same round"
     return f"{_prompts(prompts)} answered by both arms, and fewer than {FEWEST_PROMPTS} have no spread"
+
+
+def void(controls: Controls) -> str:
+    """Return why nothing may be said of any cell; empty where it may."""
+    return f"void: {controls.void[0]}" if controls.void else ""
 
 
 def called(speed_up: Ratio, adjusted_p: float, cells: int, floor: float | None) -> str:

@@ -22,7 +22,6 @@ from tandem.bench.judge.interval import LEVEL, Estimate, estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.judge.pairs import JUDGED, Grouped, Pairs
 from tandem.bench.judge.power import Asked, detectable, prompts_to_decide, rounds_to_decide, spread
-from tandem.bench.judge.survivors import Failures
 from tandem.bench.quantiles import Values
 
 _LARGEST = 700.0  # a log-ratio whose exp is still a number
@@ -60,7 +59,10 @@ def holm(p: Values) -> Values:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """A cell before it is held against the others. `floor` is a ratio, 1 or more; `absent` why there is no estimate."""
+    """A cell before it is held against the others.
+
+    `floor` is a ratio, 1 or more; `absent` is why there is no estimate, `barred` why nothing may be said of one.
+    """
 
     baseline: str
     variant: str
@@ -70,7 +72,7 @@ class _Measured:
     pairs: Pairs
     starts: int | None
     floor: float | None
-    failures: Failures
+    barred: str
     found: Estimate | None
     absent: str
 
@@ -83,6 +85,7 @@ def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) 
     seen, baseline = grouped.seen, grouped.seen.baseline
     floors = {(one.class_, one.load, one.metric): one.ratio for one in controls.floors if not math.isnan(one.ratio)}
     failures, starts = survivors.count(grouped, baseline, variant), _starts(grouped, variant)
+    void = because.void(controls)
     tallies = because.tally(grouped, baseline), because.tally(grouped, variant)
     for cell in np.unique(grouped.cells()).tolist():
         class_, load = divmod(cell, len(seen.loads))
@@ -93,7 +96,7 @@ def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) 
             yield _Measured(
                 baseline=baseline, variant=variant, class_=seen.classes[class_], load=seen.loads[load], metric=metric,
                 pairs=pairs, starts=starts[cell], floor=None if floor is None else max(floor, 1.0),
-                failures=failures.of_cell(cell), found=found,
+                barred=void or failures.barred(cell, baseline, variant), found=found,
                 absent="" if found else because.absent(*tallies, cell, metric, len(pairs.logs)),
             )  # fmt: skip
 
@@ -140,7 +143,7 @@ def _judged(some: Sequence[_Measured], margin: float, level: float) -> Iterator[
 
 
 def _word(each: _Measured, found: Estimate, told: bool, margin: float) -> Word:
-    if each.failures.differ:
+    if each.barred:
         return "no evidence"
     if -margin <= found.low and found.high <= margin:
         return "same"
@@ -151,7 +154,7 @@ def _word(each: _Measured, found: Estimate, told: bool, margin: float) -> Word:
 
 def _further(some: Sequence[_Measured], words: Sequence[Word], asked: Asked) -> list[tuple[int | None, int | None]]:
     """Return how many prompts, and how many rounds, would decide each cell that is open."""
-    open_ = [place for place, word in enumerate(words) if word == "no evidence" and not some[place].failures.differ]
+    open_ = [place for place, word in enumerate(words) if word == "no evidence" and not some[place].barred]
     spreads = [spread(some[place].pairs, found) for place in open_ if (found := some[place].found)]
     plans = prompts_to_decide(spreads, asked.of(open_)), rounds_to_decide(spreads, asked.of(open_))
     further: list[tuple[int | None, int | None]] = [(None, None)] * len(some)
@@ -178,8 +181,8 @@ def _why(each: _Measured, judged: _Judged | None, margin: float) -> str:
     speed_up = _speed_up(each.pairs, each.found)
     if judged is None or speed_up is None:
         return each.absent
-    if each.failures.differ:
-        return f"only survivors could be compared: {each.failures.sentence(each.baseline, each.variant)}"
+    if each.barred:
+        return each.barred
     if judged.word == "same":
         return because.same(speed_up, margin)
     if judged.word != "no evidence":

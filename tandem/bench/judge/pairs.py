@@ -91,7 +91,7 @@ class Grouped:
         Args:
             baseline, variant: names of arms.
             class_, load: codes of the run's classes and loads.
-            metric: of the catalogue, one value a request.
+            metric: one of Observations.figures; where more is not better by the catalogue, less is.
         """
         key = (baseline, variant, metric)
         if key not in self._tables:
@@ -208,7 +208,7 @@ def _table(grouped: Grouped, baseline: str, variant: str, metric: str) -> _Table
     answers = np.bincount(2 * turns + rows.arm, minlength=2 * _number(turns)).reshape(-1, 2)
     both: Mask = answers.min(axis=1) > 0
     rows = rows.take(both[turns])
-    sign = -1.0 if CATALOGUE[metric].better == "higher" else 1.0
+    sign = -1.0 if metric in CATALOGUE and CATALOGUE[metric].better == "higher" else 1.0
     return _Table(len(grouped.seen.loads), _prompts(rows, sign), _turns(rows, sign), _rounds(rows))
 
 

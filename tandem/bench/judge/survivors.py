@@ -68,6 +68,13 @@ class Counted:
         """Return the counts of one class at one load."""
         return _failures(self.asked[cell], self.failed[cell])
 
+    def barred(self, cell: int, baseline: str, variant: str) -> str:
+        """Return why nothing may be said of a cell's survivors, or of those of the whole run; empty where it may."""
+        for failures in (self.of_cell(cell), self.of_all()):
+            if failures.differ:
+                return f"only survivors could be compared: {failures.sentence(baseline, variant)}"
+        return ""
+
     def of_all(self) -> Failures:
         """Return the counts of the whole run."""
         return _failures(self.asked.sum(axis=0), self.failed.sum(axis=0))

@@ -1,0 +1,259 @@
+"""The verdict on a variant: one word and one sentence for whoever has to decide, and what limits it.
+
+Invariant: the first that holds: a failed control makes it void; failures that the other arm did not have make it not
+comparable; only then do the cells decide, by the time that a user waits (DECIDING). An arm whose output is not the
+baseline's is never called faster without that in the same breath, and equal times of answers of other lengths are not
+called the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from tandem.bench.columns import Whole
+from tandem.bench.judge import said, survivors
+from tandem.bench.judge.cells import counted_rounds
+from tandem.bench.judge.form import Cell, Controls, Equality, Headline, Load, Overall, Ratio, Share, Word
+from tandem.bench.judge.interval import FEWEST_STARTS, LEVEL, estimate
+from tandem.bench.judge.observations import UNKNOWN, Observations
+from tandem.bench.judge.pairs import Grouped
+from tandem.bench.judge.survivors import Failures, more_often
+from tandem.bench.judge.words import number
+
+DECIDING = "e2e_ms"
+"""What a user waits for."""
+
+BESIDE = "tpot_ms"
+"""What is said beside where answers are of other lengths: it does not grow with them."""
+
+_LENGTH = "completion_tokens"
+_Place = tuple[str, Load]
+
+
+def headlines(
+    seen: Observations, cells: Sequence[Cell], controls: Controls, equality: Sequence[Equality], *, margin: float
+) -> tuple[Headline, ...]:
+    """Return the verdict on every variant.
+
+    Args:
+        seen: the run.
+        cells: all of them, judged.
+        controls: what voids the run, and what limits it.
+        equality: of the outputs; a variant without one is not shown to give the baseline's output.
+        margin: within which a speed-up is `same`, and a ratio of lengths none to speak of.
+    """
+    grouped = Grouped(seen, counted_rounds(seen, controls))
+    by_variant = {one.variant: one for one in equality}
+    return tuple(
+        _headline(
+            _Case(
+                grouped=grouped,
+                variant=variant,
+                cells=tuple(cell for cell in cells if cell.variant == variant),
+                controls=controls,
+                equality=by_variant.get(variant),
+                failures=survivors.count(grouped, seen.baseline, variant).of_all(),
+                margin=margin,
+            )
+        )
+        for variant in seen.variants
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Case:
+    """What is known of one variant."""
+
+    grouped: Grouped
+    variant: str
+    cells: tuple[Cell, ...]
+    controls: Controls
+    equality: Equality | None
+    failures: Failures
+    margin: float
+
+    @property
+    def seen(self) -> Observations:
+        return self.grouped.seen
+
+    @property
+    def baseline(self) -> str:
+        return self.seen.baseline
+
+    @cached_property
+    def deciding(self) -> tuple[Cell, ...]:
+        return tuple(cell for cell in self.cells if cell.metric == DECIDING)
+
+    def of(self, word: Word) -> tuple[Cell, ...]:
+        """Return the classes at loads that are so; equal times of other lengths are no evidence."""
+        return tuple(cell for cell in self.deciding if self._word(cell) == word)
+
+    def _word(self, cell: Cell) -> Word:
+        return "no evidence" if cell.verdict == "same" and _place(cell) in self.lengths else cell.verdict
+
+    @cached_property
+    def lengths(self) -> Mapping[_Place, Ratio]:
+        """Tokens of the variant's answers as a ratio of the baseline's, where they are apart beyond doubt."""
+        judged = [cell for cell in self.deciding if cell.p is not None]
+        found = {_place(cell): self._length(cell, 1 - (1 - LEVEL) / len(judged)) for cell in judged}
+        return {place: ratio for place, ratio in found.items() if ratio is not None and _apart(ratio, self.margin)}
+
+    def _length(self, cell: Cell, level: float) -> Ratio | None:
+        class_, load = self.seen.classes.index(cell.class_), self.seen.loads.index(cell.load)
+        pairs = self.grouped.pairs(
+            baseline=self.baseline, variant=self.variant, class_=class_, load=load, metric=_LENGTH
+        )
+        found = estimate(-pairs.logs, level=level)  # of a length, more is more
+        if found is None:
+            return None
+        value, low, high = np.exp([found.log, found.low, found.high]).tolist()
+        return Ratio(value=value, low=low, high=high)
+
+    @cached_property
+    def altered(self) -> bool:
+        """Whether the variant's output is shown to be another: other text, other lengths, or more broken answers."""
+        equality = self.equality
+        if self.lengths:
+            return True
+        if equality is None:
+            return False
+        garbage, of_baseline = equality.garbage, equality.garbage_of_baseline
+        return (
+            equality.result == "differs"
+            or (equality.lengths is not None and _apart(equality.lengths, self.margin))
+            or (garbage is not None and more_often(garbage.n, garbage.of, *_counts(of_baseline, garbage.of)))
+        )
+
+
+def _counts(share: Share | None, of: int) -> tuple[int, int]:
+    return (share.n, share.of) if share is not None else (0, of)
+
+
+def _place(cell: Cell) -> _Place:
+    return cell.class_, cell.load
+
+
+def _apart(ratio: Ratio, margin: float) -> bool:
+    """Return whether a ratio of lengths, interval and all, lies beyond the margin."""
+    low, high = ratio.low or ratio.value, ratio.high or ratio.value
+    return high < 1 / (1 + margin) or low > 1 + margin
+
+
+def _headline(case: _Case) -> Headline:
+    overall = _overall(case)
+    judged = overall != "void"
+    faster, slower, same, open_ = (
+        tuple(said.label(cell) for cell in case.of(word)) if judged else ()
+        for word in ("faster", "slower", "same", "no evidence")
+    )
+    return Headline(
+        variant=case.variant, verdict=overall, sentence=_sentence(case, overall),
+        reasons=tuple(dict.fromkeys(_reasons(case, overall))), faster=faster, slower=slower, same=same,
+        undecided=open_, metric=DECIDING,
+    )  # fmt: skip
+
+
+def _overall(case: _Case) -> Overall:
+    if case.controls.void:
+        return "void"
+    if case.failures.differ:
+        return "not comparable"
+    if case.of("faster") and case.of("slower"):
+        return "mixed"
+    if case.of("faster"):
+        return "faster but not the same output" if case.altered else "faster"
+    if case.of("slower"):
+        return "slower"
+    return "same" if case.of("same") and not case.of("no evidence") else "no evidence"
+
+
+def _sentence(case: _Case, overall: Overall) -> str:
+    if overall == "void":
+        return f"The run is void, so nothing is concluded of {case.variant}: {case.controls.void[0].rstrip('.')}."
+    if overall == "not comparable":
+        counts = case.failures.sentence(case.baseline, case.variant)
+        return f"{case.variant} cannot be compared with {case.baseline}, only what both answered could: {counts}."
+    parts = [case.of(word) for word in ("faster", "slower", "same", "no evidence")]
+    compared = said.compared(case.variant, case.baseline, parts, case.margin)
+    if overall == "no evidence" and not case.of("same"):
+        return f"{compared}{_nothing(case)}."
+    return f"{compared}{_output(case)}."
+
+
+def _nothing(case: _Case) -> str:
+    """Return why no class could be judged at all; empty where some had an estimate."""
+    reasons = {cell.why for cell in case.deciding}
+    if not case.deciding:
+        return ": the run has no record"
+    return f": {reasons.pop()}" if len(reasons) == 1 and all(cell.p is None for cell in case.deciding) else ""
+
+
+def _output(case: _Case) -> str:
+    if case.altered:
+        return ", but its outputs are not the same"
+    if case.equality is not None and case.equality.result == "the same":
+        return "; outputs are the same"
+    return "; that outputs are the same is not shown"
+
+
+def _reasons(case: _Case, overall: Overall) -> Iterator[str]:
+    """Yield what limits a verdict, most important first."""
+    yield from case.controls.void
+    if case.failures.variant or case.failures.baseline:
+        yield f"{case.failures.sentence(case.baseline, case.variant)}."
+    yield from _of_output(case)
+    yield from case.controls.cautions
+    yield from (check.sentence for check in case.controls.checks if check.result in {"caution", "absent"})
+    yield from _of_figures(case)
+    if overall != "void":
+        yield from _of_open(case)
+
+
+def _of_output(case: _Case) -> Iterator[str]:
+    if case.equality is None:
+        yield "Outputs were not held against each other."
+    elif case.altered or case.equality.result != "the same":
+        yield case.equality.sentence
+    beside = {_place(cell): cell for cell in case.cells if cell.metric == BESIDE}
+    for (class_, load), ratio in list(case.lengths.items())[: said.MOST]:
+        cell = beside.get((class_, load))
+        per_token = number(cell.speed_up.value) if cell is not None and cell.speed_up else None
+        told = (
+            f"; by the time of a token it is {per_token} times as fast ({cell.verdict})" if cell and per_token else ""
+        )
+        yield f"Answers to {class_} prompts are {number(ratio.value)} times as long{told}."
+
+
+def _of_figures(case: _Case) -> Iterator[str]:
+    """Yield what the intervals leave out, where no check has said so."""
+    checked = {check.name for check in case.controls.checks}
+    if not case.controls.floors and "baseline against itself" not in checked:
+        yield "No noise floor: the baseline was not asked against itself."
+    for known, fewest, checked_as, differ in (
+        (_known(case, case.seen.placement), 2, "placement", "the halves of a host differ"),
+        (_known(case, case.seen.start), FEWEST_STARTS, "start", "restarts of a server differ"),
+    ):
+        if known < fewest and checked_as not in checked:
+            number_of = f"{known} {checked_as}{'' if known == 1 else 's'}" if known else f"No {checked_as} is recorded"
+            yield f"{number_of} of {case.variant}: the interval leaves out how {differ}."
+    if case.controls.marked:
+        count = len(case.controls.marked)
+        yield f"{count} round{'' if count == 1 else 's'} left out: the measuring machine was the bottleneck."
+
+
+def _known(case: _Case, codes: Whole) -> int:
+    """Return how many places or starts the variant's requests say they met."""
+    met = codes[case.seen.of_arm(case.variant)]
+    return len(np.unique(met[met != UNKNOWN]))
+
+
+def _of_open(case: _Case) -> Iterator[str]:
+    open_ = [cell for cell in case.of("no evidence") if cell.verdict == "no evidence"]
+    for cell in open_[: said.MOST]:
+        yield f"{said.label(cell)}: {cell.why}."
+    if len(open_) > said.MOST:
+        yield f"{len(open_) - said.MOST:,} more classes are undecided; each cell says why."

@@ -1,0 +1,240 @@
+import warnings
+from itertools import product
+
+import numpy as np
+import pytest
+from observed import Asked, observed, table, with_figures
+
+from tandem.bench.judge.cells import cells
+from tandem.bench.judge.form import Check, Controls, Equality, MarkedRound, Ratio, Share
+from tandem.bench.judge.headline import headlines
+
+MARGIN = 0.05
+STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
+JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
+WIDE = (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)
+UNCONTROLLED = Controls()
+
+
+@pytest.fixture(autouse=True)
+def _no_warning():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def run(wide=(), **ratios):
+    """A run in which `spec` is so many times as fast in each class."""
+    times = {
+        name: [ms / ratio * by for ms, by in zip(STEADY, WIDE if name in wide else JITTER, strict=True)]
+        for name, ratio in ratios.items()
+    }
+    return table({name: {"base": STEADY, "spec": spec} for name, spec in times.items()})
+
+
+def equality(result="the same", **changes):
+    return Equality(variant="spec", by="characters", result=result, sentence=f"Outputs: {result}.", **changes)
+
+
+def headline(seen, controls=UNCONTROLLED, equal=None):
+    equal = (equality(),) if equal is None else equal
+    (found,) = headlines(seen, cells(seen, controls, margin=MARGIN), controls, equal, margin=MARGIN)
+    return found
+
+
+def lengths(seen, variant=32.0, class_=None):
+    """The same with answers of `variant` tokens by spec, of one class or of all."""
+    rows = seen.of_arm("spec") & (True if class_ is None else seen.class_ == seen.classes.index(class_))
+    return with_figures(seen, completion_tokens=np.where(rows, variant, seen.figures["completion_tokens"]))
+
+
+def test_the_sentence_says_what_a_manager_asks():
+    found = headline(run(repeat=2.1, json=1.9, chat=1.0))
+    assert found.sentence == (
+        "spec answers repeat and json prompts 1.9 to 2.1 times as fast as base and chat prompts as fast "
+        "(to within 5 %); outputs are the same."
+    )
+    assert (found.verdict, found.metric) == ("faster", "e2e_ms")
+    assert found.faster == ("repeat at concurrency 4", "json at concurrency 4")
+    assert found.same == ("chat at concurrency 4",)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "word"),
+    [
+        ({"a": 2.0, "b": 1.0}, "faster"),
+        ({"a": 0.5, "b": 1.0}, "slower"),
+        ({"a": 2.0, "b": 0.5}, "mixed"),
+        ({"a": 1.0, "b": 1.0}, "same"),
+    ],
+)
+def test_the_word_is_of_all_classes_together(ratios, word):
+    assert headline(run(**ratios)).verdict == word
+
+
+def test_one_open_class_keeps_the_rest_from_being_the_same():
+    found = headline(run(("b",), a=1.0, b=1.0))
+    assert (found.verdict, found.same, found.undecided) == (
+        "no evidence", ("a at concurrency 4",), ("b at concurrency 4",),
+    )  # fmt: skip
+    assert "for b prompts there is no evidence" in found.sentence
+    assert any(reason.startswith("b at concurrency 4: the interval") for reason in found.reasons)
+
+
+def test_a_mixed_sentence_names_both_ways():
+    assert headline(run(a=2.0, b=0.5)).sentence == (
+        "spec answers a prompts 2.0 times as fast as base and b prompts 0.50 times as fast; outputs are the same."
+    )
+
+
+def test_a_failed_control_voids_whatever_was_found():
+    found = headline(run(a=2.0), Controls(void=("the baseline is 1.31 times as fast as itself",)))
+    assert found.verdict == "void"
+    assert found.sentence.startswith("The run is void, so nothing is concluded of spec: the baseline is 1.31")
+    assert (found.faster, found.slower, found.same, found.undecided) == ((), (), (), ())
+
+
+def test_no_cell_of_a_void_run_is_called():
+    seen = run(a=2.0)
+    found = cells(seen, Controls(void=("drift",)), margin=MARGIN)
+    assert {(cell.verdict, cell.why) for cell in found} == {("no evidence", "void: drift")}
+    assert all(cell.speed_up is not None for cell in found)
+
+
+def failing(share, arm="spec"):
+    rows = [
+        Asked(arm=one, prompt=f"p{number}", repeat=repeat, e2e_ms=ms * by * (1.0 if one == "base" else 0.5),
+              error="closed" if one == arm and (6 * repeat + number) % 10 < 10 * share else None)
+        for one, repeat, (number, (ms, by)) in product(
+            ("base", "spec"), range(10), enumerate(zip(STEADY, JITTER, strict=True))
+        )
+    ]  # fmt: skip
+    return observed(rows)
+
+
+@pytest.mark.parametrize("arm", ["base", "spec"])
+def test_an_arm_that_fails_what_the_other_answers_cannot_be_compared(arm):
+    found = headline(failing(0.2, arm))
+    assert (found.verdict, found.faster) == ("not comparable", ())
+    counts = {"base": "0 of 60 requests of spec failed, 12 of 60 of base."}
+    assert found.sentence.endswith(counts.get(arm, "12 of 60 requests of spec failed, 0 of 60 of base."))
+
+
+def test_one_failure_is_told_and_does_not_bar_a_verdict():
+    seen = failing(0.0)
+    failed = seen.failed.copy()
+    failed[-1] = True
+    object.__setattr__(seen, "failed", failed)
+    found = headline(seen)
+    assert found.verdict == "faster"
+    assert "1 of 60 requests of spec failed, 0 of 60 of base." in found.reasons
+
+
+def test_another_output_is_in_the_verdict():
+    found = headline(run(a=2.0), equal=(equality("differs"),))
+    assert found.verdict == "faster but not the same output"
+    assert found.sentence.endswith(", but its outputs are not the same.")
+    assert "Outputs: differs." in found.reasons
+
+
+@pytest.mark.parametrize("equal", [(), (equality("no evidence"),)])
+def test_equality_that_is_not_shown_is_said(equal):
+    found = headline(run(a=2.0), equal=equal)
+    assert found.verdict == "faster"
+    assert found.sentence.endswith("; that outputs are the same is not shown.")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lengths": Ratio(value=0.5, low=0.45, high=0.55)},
+        {"lengths": Ratio(value=2.0, low=1.9, high=2.1)},
+        {"garbage": Share(n=6, of=60), "garbage_of_baseline": Share(n=0, of=60)},
+        {"garbage": Share(n=6, of=60)},
+    ],
+)
+def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(changes):
+    found = headline(run(a=2.0), equal=(equality("no evidence", **changes),))
+    assert found.verdict == "faster but not the same output"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"lengths": Ratio(value=0.9, low=0.8, high=1.01)},
+        {"lengths": Ratio(value=0.97, low=0.96, high=0.98)},
+        {"garbage": Share(n=6, of=60), "garbage_of_baseline": Share(n=6, of=60)},
+    ],
+)
+def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes):
+    assert headline(run(a=2.0), equal=(equality(**changes),)).verdict == "faster"
+
+
+def test_one_class_of_shorter_answers_is_not_the_same_output():
+    found = headline(lengths(run(a=2.0, b=1.0), 32.0, "a"))
+    assert found.verdict == "faster but not the same output"
+    assert "Answers to a prompts are 0.50 times as long; by the time of a token it is 2.29 times as fast (faster)." in (
+        found.reasons
+    )
+
+
+def test_equal_times_of_shorter_answers_are_not_the_same():
+    found = headline(lengths(run(a=1.0)))
+    assert (found.verdict, found.same, found.undecided) == ("no evidence", (), ("a at concurrency 4",))
+
+
+def test_longer_answers_do_not_hide_that_a_user_waits_longer():
+    found = headline(lengths(run(a=0.5), 128.0))
+    assert found.verdict == "slower"
+    assert any(reason.startswith("Answers to a prompts are 2.00 times as long") for reason in found.reasons)
+
+
+def test_loads_are_named_where_there_are_several():
+    rows = [
+        Asked(arm=arm, concurrency=load, prompt=f"p{n}", e2e_ms=ms * by / (ratio if arm == "spec" else 1))
+        for load, ratio in ((1, 2.0), (8, 1.0)) for arm in ("base", "spec")
+        for n, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
+    ]  # fmt: skip
+    assert headline(observed(rows)).sentence.startswith(
+        "spec answers repeat (concurrency 1) prompts 2.0 times as fast as base and repeat (concurrency 8) prompts"
+    )
+
+
+def test_a_thousand_classes_are_counted_and_not_all_named():
+    found = headline(run(**{f"c{number}": 2.0 for number in range(60)}))
+    assert found.sentence.startswith("spec answers c0, c1, c2 and 57 more prompts 2.0 times as fast as base;")
+    assert len(found.faster) == 60
+
+
+def test_what_the_intervals_leave_out_stands_in_the_reasons():
+    found = headline(run(a=2.0))
+    assert "No noise floor: the baseline was not asked against itself." in found.reasons
+    assert "No placement is recorded of spec: the interval leaves out how the halves of a host differ." in found.reasons
+    assert "No start is recorded of spec: the interval leaves out how restarts of a server differ." in found.reasons
+
+
+def test_a_check_that_speaks_of_it_speaks_alone():
+    checks = tuple(
+        Check(name=name, result=result, sentence=f"{name} {result}")
+        for name, result in (("baseline against itself", "passed"), ("placement", "caution"), ("start", "absent"))
+    )
+    found = headline(run(a=2.0), Controls(checks=checks, cautions=("placement caution", "drift")))
+    assert found.reasons == ("placement caution", "drift", "start absent")
+
+
+def test_rounds_that_were_left_out_are_counted():
+    found = headline(run(a=2.0), Controls(marked=(MarkedRound(round=5, sentence=""),)))
+    assert "1 round left out: the measuring machine was the bottleneck." in found.reasons
+
+
+def test_an_arm_without_a_request_has_a_sentence():
+    sentence = headline(observed([Asked(arm="base", prompt=f"p{n}") for n in range(6)])).sentence
+    assert sentence.startswith("There is no evidence whether spec is faster or slower than base: spec was not asked")
+    assert headline(observed([])).sentence.endswith(": the run has no record.")
+
+
+def test_every_variant_has_its_own_headline():
+    times = {"base": STEADY, "spec": [ms / 2 for ms in STEADY], "other": [ms * 2 for ms in STEADY]}
+    seen = table({"a": times})
+    found = headlines(seen, cells(seen, UNCONTROLLED, margin=MARGIN), UNCONTROLLED, (), margin=MARGIN)
+    assert [(one.variant, one.verdict) for one in found] == [("spec", "faster"), ("other", "slower")]

@@ -1,0 +1,43 @@
+import pytest
+from observed import Asked, observed
+
+from tandem.bench.judge.pairs import Grouped
+from tandem.bench.judge.survivors import Failures, count, more_often
+
+
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        ((0, 60, 0, 60), False),
+        ((6, 200, 0, 200), True),  # one side of Fisher's test: 0.0151
+        ((5, 200, 0, 200), False),  # 0.0304
+        ((2, 40, 0, 40), True),  # 5 points more
+        ((2, 41, 0, 41), False),
+        ((1, 4, 0, 4), False),  # one failure is no pattern
+        ((8, 40, 6, 40), True),
+        ((7, 40, 6, 40), False),
+        ((6, 40, 8, 40), False),  # fewer
+        ((30, 30, 0, 0), False),
+    ],
+)
+def test_failing_more_often_is_more_than_chance_or_far_more(counts, found):
+    assert more_often(*counts) is found
+
+
+def test_either_arm_may_be_the_one_that_fails():
+    assert Failures(of_baseline=60, baseline=12, of_variant=60, variant=0).differ
+    assert Failures(of_baseline=60, baseline=0, of_variant=60, variant=12).differ
+    assert not Failures(of_baseline=60, baseline=12, of_variant=60, variant=12).differ
+
+
+def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
+    rows = [Asked(arm=arm, class_=name) for arm in ("base", "spec") for name in ("repeat", "chat")]
+    rows += [
+        Asked(arm="spec", class_="repeat", error="closed"),
+        Asked(arm="spec", class_="chat", concurrency=1, error="closed"),  # the baseline was not asked so
+        Asked(arm="base", round=3, error="closed"),  # nor the variant then
+    ]
+    seen = observed(rows)
+    counted = count(Grouped(seen), "base", "spec")
+    assert counted.of_cell(seen.classes.index("repeat") * len(seen.loads)) == Failures(1, 0, 2, 1)
+    assert counted.of_all() == Failures(2, 0, 3, 1)
