@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -140,9 +141,9 @@ def order(seen: Observations, course: Course) -> Check:
     if seen.run.schedule == "simultaneous" and seen.control is None:
         return _absent("order", "all arms were asked at once")
     contributions = _of_order(course)
-    if contributions is None:
-        if len(course.arms) < _TWO:
-            return _absent("order", "one arm was asked, so there is no order")
+    if isinstance(contributions, str):
+        if contributions == "none":
+            return _absent("order", "no prompt was asked of one arm before another, so there is no order")
         return Check(
             name="order", result="caution",
             sentence="every class was asked of the arms in one order only, so what an order does is in every speed-up: "
@@ -157,8 +158,8 @@ def order(seen: Observations, course: Course) -> Check:
     )  # fmt: skip
 
 
-def _of_order(course: Course) -> Values | None:
-    """Return, for each prompt, its share in the log change by being asked later; None where nothing tells it.
+def _of_order(course: Course) -> Values | Literal["none", "one"]:
+    """Return, for each prompt, its share in the log change by being asked later; or how many orders there were.
 
     The difference of two arms is held against which of them came later, inside one class at one load of one pair of
     arms: the arms' own difference is taken out as the mean of it.
@@ -178,14 +179,14 @@ def _of_order(course: Course) -> Values | None:
         cells.append(base.cell[mine][told] * len(course.arms) + code)
         units.append(base.unit[mine][told])
     if not sum(map(len, logs)):
-        return None
+        return "none"
     log, sign, cell, unit = map(np.concatenate, (logs, signs, cells, units))
     owner = np.unique(cell, return_inverse=True)[1]
     log, sign = log - _means(owner, log)[owner], sign - _means(owner, sign)[owner]
     prompt = np.unique(unit, return_inverse=True)[1]
     squares = float((sign * sign).sum())
     if squares < 1:
-        return None
+        return "one"
     shares: Values = np.bincount(prompt, sign * log) * (int(prompt.max()) + 1) / squares
     return shares
 

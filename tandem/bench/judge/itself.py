@@ -110,7 +110,8 @@ def _failed(seen: Observations, failing: list[_Cell]) -> Check:
     return Check(
         name="baseline against itself", result="failed",
         sentence=f"asked twice, {seen.baseline} differs from itself by more than {MARGIN:.0%}: {named}{more}; "
-        "something beside the servers changes what is measured: see that nothing else uses them or this machine, and run again",
+        "something beside the servers changes what is measured: see that nothing else uses them or this machine, and "
+        "run again",
     )  # fmt: skip
 
 
