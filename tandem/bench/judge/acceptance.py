@@ -14,13 +14,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench import counters, turns
-from tandem.bench.columns import Mask, Whole
-from tandem.bench.counters import Change, Turn
+from tandem.bench.columns import Mask
+from tandem.bench.judge.counted import Counted, counted
 from tandem.bench.judge.form import Acceptance
 from tandem.bench.judge.observations import Observations
 from tandem.bench.summary import ALL
-from tandem.bench.tally import Load, Place, Rows, Tally
+from tandem.bench.tally import Load
 from tandem.metrics import acceptance_position
 
 _ABSENT = "acceptance_length is absent: "  # as turns.acceptance says it
@@ -38,49 +37,12 @@ def acceptance(seen: Observations) -> tuple[Acceptance, ...]:
     Raises:
         BenchError: a line of counters.jsonl that is no scrape.
     """
-    scrapes = counters.read_scrapes(seen.folder / counters.FILE)
-    changes, dropped = counters.changes(scrapes)
-    counted = _counted(seen, changes)
+    found = counted(seen)
     made: list[Acceptance] = []
     for arm in (seen.baseline, *seen.variants) if seen.arms else ():
-        source = _Source(seen, arm, counted, _said(arm, dropped, counted), _streamed(seen, arm))
+        source = _Source(seen, arm, found, found.said(arm), _streamed(seen, arm))
         made += map(source.of, source.streamed)
     return tuple(made)
-
-
-def _counted(seen: Observations, changes: Sequence[tuple[Turn, Change]]) -> turns.Measured:
-    """Return what the counters say of each arm and class, its loads taken together as so many more turns."""
-    places: dict[Turn, int] = {}
-    renamed = [(_turn(turn, places), change) for turn, change in changes]
-    asked = zip(*(column.tolist() for column in (seen.arm, seen.class_, seen.load, seen.round, seen.slot)), strict=True)
-    mixed = {turn[:1] + turn[2:] for turn in places if turn[1] is None}
-    codes: dict[tuple[Load, Place], int] = {}
-    of_rows = []
-    for arm, class_, load, round_, slot in asked:
-        at = seen.loads[load]
-        key = (seen.arms[arm], seen.classes[class_], at.concurrency, at.rate_per_s, round_, slot)
-        whole = (key[0], None, *key[2:]) if key[:1] + key[2:] in mixed else key
-        turn = _turn(whole, places)
-        of_rows.append(codes.setdefault((Load(*turn[:4]), Place(*turn[4:])), len(codes)))
-    tally = Tally(turns=codes, rows=[_rows(seen, np.array(of_rows, np.intp))] if of_rows else [])
-    return turns.acceptance(renamed, {arm.name: arm for arm in seen.run.arms}, tally)
-
-
-def _turn(turn: Turn, places: dict[Turn, int]) -> Turn:
-    """Return a turn as one of its arm and class at no load in particular; its number keeps it apart from others."""
-    return (turn[0], turn[1], None, None, places.setdefault(turn, len(places)), 0)
-
-
-def _rows(seen: Observations, turn: Whole) -> Rows:
-    nothing = np.zeros(len(seen), bool)
-    return Rows(turn, seen.start_s, seen.end_s, seen.tokens, seen.failed, nothing, nothing)
-
-
-def _said(arm: str, dropped: Sequence[str], counted: turns.Measured) -> tuple[str, ...]:
-    """Return what limits the counters of an arm."""
-    doubts = [sentence for (of, sentence), _ in counted.said.items() if of == arm]
-    begin = f"{arm}: "
-    return (*doubts, *(reason.removeprefix(begin) for reason in dropped if reason.startswith(begin)))
 
 
 class _Streamed(NamedTuple):
@@ -115,7 +77,7 @@ class _Source:
 
     seen: Observations
     arm: str
-    counted: turns.Measured
+    counted: Counted
     said: tuple[str, ...]
     streamed: dict[int | None, _Streamed]
 
@@ -125,7 +87,7 @@ class _Source:
 
     def _of_counters(self, code: int | None) -> Acceptance | None:
         class_ = None if code is None else self.seen.classes[code]
-        load, spreads = Load(self.arm, class_, None, None), self.counted.spreads
+        load, spreads = Load(self.arm, class_, None, None), self.counted.measured.spreads
 
         def mean(name: str) -> float | None:
             across = spreads.get((load, name))
