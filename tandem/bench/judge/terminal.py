@@ -12,7 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import FILE, Acceptance, Cell, Equality, Headline, Share, Verdict, Word
+from tandem.bench.judge.form import FILE, Cell, Equality, Headline, Share, Verdict, Word
+from tandem.bench.judge.words import speculating
 
 WIDTH = 100
 MOST_ROWS = 48
@@ -45,7 +46,7 @@ def lines(verdict: Verdict) -> Iterator[str]:
     yield from _controls(verdict)
     for equality in verdict.equality:
         yield from _equality(equality)
-    yield from _acceptance(verdict.acceptance)
+    yield from _acceptance(verdict)
     yield from _cost(verdict)
     yield from _claims(verdict)
     for note in verdict.notes:
@@ -166,22 +167,22 @@ def share(told: Share) -> str:
     return f"{told.n:,} of {told.of:,} ({words.percent(told.n / told.of if told.of else None)})"
 
 
-def _acceptance(rows: Sequence[Acceptance]) -> Iterator[str]:
-    told = [row for row in rows if row.acceptance_length is not None or row.target_steps_per_token is not None]
-    if not told:
-        yield from (line for row in rows[:1] if row.sentence for line in _wrapped(f"acceptance: {row.sentence}", "  "))
+def _acceptance(verdict: Verdict) -> Iterator[str]:
+    rows = speculating(verdict.acceptance)
+    if not rows:
+        said = [row.sentence for row in verdict.acceptance if row.sentence]
+        yield from (line for one in said[:1] for line in _wrapped(f"acceptance: {one}", "  "))
         return
     name = WIDTH - _ARM - 10 - 13 - 4 - len("steps of the counters")
-    yield " ".join(
-        [fit("acceptance: class", name), fit("arm", _ARM), f"{'tokens/step':>10}", f"{'steps/token':>12}", "from"]
-    )
-    for row in told[:MOST_ROWS]:
+    heads = (fit("acceptance: class", name), fit("arm", _ARM), f"{'tokens/step':>11}", f"{'steps/token':>12}")
+    yield " ".join([*heads, "from"])
+    for row in rows[:MOST_ROWS]:
         yield " ".join([
             fit(row.class_, name), fit(row.arm, _ARM), f"{words.number(row.acceptance_length):>11}",
             f"{words.number(row.target_steps_per_token):>12}", row.method,
         ])  # fmt: skip
-    if len(told) > MOST_ROWS:
-        yield f"… {len(told) - MOST_ROWS:,} more: {FILE}"
+    if len(rows) > MOST_ROWS:
+        yield f"… {len(rows) - MOST_ROWS:,} more: {FILE}"
     yield ""
 
 
@@ -199,11 +200,14 @@ def _cost(verdict: Verdict) -> Iterator[str]:
 
 
 def _claims(verdict: Verdict) -> Iterator[str]:
-    for answer in verdict.claims:
-        head = f"{fit(answer.claim, _CLAIM)} {answer.answer:<{_ANSWER}}"
-        yield from _wrapped(f"{head} {answer.text}: {answer.why}", " " * (len(head) + 1))
-    if verdict.claims:
-        yield ""
+    if not verdict.claims:
+        return
+    yield f"the post's claims (why: {FILE} and the report)"
+    for claim in verdict.claims:
+        against = f" (against {', '.join(claim.against)})" if claim.against else ""
+        told = fit(claim.text, WIDTH - _CLAIM - _ANSWER - 2 - len(against)).rstrip()
+        yield f"{fit(claim.claim, _CLAIM)} {claim.answer:<{_ANSWER}} {told}{words.clean(against)}"
+    yield ""
 
 
 def _wrapped(text: str, indent: str = "", first: str = "") -> Iterable[str]:

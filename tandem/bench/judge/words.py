@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
-from tandem.bench.judge.form import Cell, Headline, Load, Ratio, Verdict
+from tandem.bench.judge.form import Acceptance, Cell, Headline, Load, Ratio, Verdict
 from tandem.metrics import CATALOGUE, acceptance_position, metric
 
 ABSENT = "-"
@@ -25,8 +25,8 @@ SHORT = {
 }
 """The field's names of the metrics that are judged and drawn."""
 
-_DIGITS = 3
-_TENTHS, _WHOLE = 10, 1000
+_SPECULATES = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
+_HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
 _THIN = " "
 _PICTURES = 0x2400
 """Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
@@ -67,8 +67,10 @@ def number(value: float | None) -> str:
     size = abs(value)
     if size >= _WHOLE:
         return f"{value:,.0f}"
-    decimals = 1 if size >= _TENTHS else 2
-    return f"{value:.{decimals}f}" if size >= 1 / _TENTHS or not size else f"{value:.{_DIGITS}g}"
+    if size and size < _HUNDREDTH:
+        return f"{value:.2g}"
+    decimals = 1 if size >= _TENTHS else 2 if size >= 1 / _TENTHS or not size else 3
+    return f"{value:.{decimals}f}"
 
 
 def times(value: float | None) -> str:
@@ -100,6 +102,12 @@ def level(verdict: Verdict) -> str:
 def clean(text: str) -> str:
     """Return a text on one line, its control characters as signs that can be seen."""
     return "".join(map(_seen, text))
+
+
+def speculating(rows: Sequence[Acceptance]) -> tuple[Acceptance, ...]:
+    """Return the acceptance that is told: of arms of which any class has more than one token a step."""
+    arms = {row.arm for row in rows if row.acceptance_length is not None and row.acceptance_length > _SPECULATES}
+    return tuple(row for row in rows if row.arm in arms and row.acceptance_length is not None)
 
 
 def cells_of(verdict: Verdict, headline: Headline) -> tuple[Cell, ...]:

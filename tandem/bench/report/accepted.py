@@ -27,12 +27,12 @@ _SHAPES = ("circle", "square", "diamond", "triangle-up", "triangle-down", "cross
 
 def section(verdict: Verdict) -> Section:
     """Return the section."""
-    told = [row for row in verdict.acceptance if row.acceptance_length is not None]
+    told = words.speculating(verdict.acceptance)
     parts: list[Html | Chart] = []
     if told:
         parts += [_lengths(told, verdict), *_positions(told)]
     else:
-        parts.append(tag("p", "No acceptance is known: no server counted it, and no chunk said how many tokens it held.",
+        parts.append(tag("p", "No acceptance is known of any arm, or none speculates.",
                          class_="says"))  # fmt: skip
     said = dict.fromkeys(f"{row.arm}: {row.sentence}" for row in verdict.acceptance if row.sentence)
     if said:
@@ -74,10 +74,12 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
     step = _BAR * len(arms) + _BETWEEN
     places = layout(width, names, beside=45, step=step)
     among = {arm: (number - (len(arms) - 1) / 2) * _BAR / places.step for number, arm in enumerate(arms)}
+    half = (_BAR - 4) / 2 / places.step
     values = [
-        {"row": names.index(row.class_) + places.shift + among[row.arm], "arm": words.clean(row.arm), "zero": 0,
-         "length": row.acceptance_length, "told": words.number(row.acceptance_length)}
-        for row in rows
+        {"row": row, "top": row - half, "foot": row + half, "arm": words.clean(told.arm), "zero": 0,
+         "length": told.acceptance_length, "told": words.number(told.acceptance_length)}
+        for told in rows
+        for row in (names.index(told.class_) + places.shift + among[told.arm],)
     ]  # fmt: skip
     high = max(2.0, *(row.acceptance_length or 0 for row in rows))
     x: dict[str, Any] = {
@@ -91,7 +93,7 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
     axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(names))}
     color = {
-        "field": "arm", "type": "nominal", "legend": {"symbolType": "square", "labelLimit": width - 40},
+        "field": "arm", "type": "nominal", "legend": {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30},
         "scale": {"domain": [words.clean(arm) for arm in arms], "range": hues},
     }  # fmt: skip
     return {
@@ -99,8 +101,9 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
         "height": places.step * len(names),
         "data": {"values": values},
         "layer": [
-            {"mark": {"type": "rule", "strokeWidth": _BAR - 4},
-             "encoding": {"x": x | {"field": "zero", "axis": axis}, "x2": {"field": "length"}, "y": y, "color": color}},
+            {"mark": {"type": "rect"},
+             "encoding": {"x": x | {"field": "zero", "axis": axis}, "x2": {"field": "length"},
+                          "y": y | {"field": "top"}, "y2": {"field": "foot"}, "color": color}},
             {"data": {"values": [{"one": 1}]}, "mark": {"type": "rule", "color": "var(--text)", "strokeDash": [4, 3]},
              "encoding": {"x": x | {"field": "one"}}},
             {"mark": {"type": "text", "align": "left", "baseline": "middle", "dx": 7},

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from tandem.bench.judge import words
 from tandem.bench.judge.form import FILE, Answer, Verdict
-from tandem.bench.report.markup import Html, folded, listed, table, tag
+from tandem.bench.report.markup import Html, folded, joined, listed, table, tag, text
 from tandem.bench.report.section import Section
 
 MOST_ROWS = 40
@@ -111,17 +111,22 @@ def _side(claim: Answer) -> Html:
 
 
 def _claim(claim: Answer) -> Html:
-    against = f"Contradicted by {', '.join(claim.against)}." if claim.against else None
-    llmperf = f"By llmperf's definition: {claim.llmperf}." if claim.llmperf else None
-    under = [told for told in (llmperf, against) if told]
+    llmperf = tag("p", f"By llmperf's definition: {claim.llmperf}.", class_="says") if claim.llmperf else None
     return tag(
         "article",
         tag("h3", tag("span", claim.claim, class_="id"), " ", _word(claim.answer), " ", claim.text),
         tag("p", claim.why),
-        *(tag("p", told, class_="says") for told in under),
-        tag("p", f"Where: {claim.where}", class_="says"),
+        llmperf,
+        tag("p", f"Where: {claim.where}.", *_against(claim), class_="says"),
         id=f"claim-{claim.claim}",
     )
+
+
+def _against(claim: Answer) -> Iterator[Html]:
+    for place, name in enumerate(claim.against):
+        yield joined([" Against it stands " if not place else ", ", tag("a", name, href=f"#claim-{name}")])
+    if claim.against:
+        yield text(".")
 
 
 def definitions(verdict: Verdict) -> Section:

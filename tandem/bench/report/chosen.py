@@ -74,6 +74,7 @@ def figures(seen: Observations, metric: str, there: Mask) -> Values:
     return found
 
 
-def spot_name(spot: Spot, *, loads: int) -> str:
+def spot_name(spot: Spot, *, loads: int, short: bool = False) -> str:
     """Return how a row is called; its load is said where there are several."""
-    return f"{spot.class_}, {words.load(spot.load)}" if loads > 1 else spot.class_
+    asked = words.short_load(spot.load) if short else words.load(spot.load)
+    return f"{spot.class_}, {asked}" if loads > 1 else spot.class_

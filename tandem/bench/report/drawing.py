@@ -24,8 +24,10 @@ Spec = dict[str, Any]
 NARROW = 330  # pixels: a phone's 390 without the page's and the card's edges
 HALF = 540
 FULL = 1030
+_SPANS = {NARROW: "third", HALF: "half", FULL: "whole"}
 SLIDE = 1600  # pixels of a PNG
 _SLIDE_WIDTH = 800  # of the chart on it, which is drawn twice as large
+_EDGE = 24  # of it, empty on all sides
 _VARIABLE = re.compile(r"var\(--([a-z0-9-]+)\)")
 _IDENTIFIER = re.compile(r'(\bid="|url\(#)')
 _SIZE = re.compile(r'^<svg ([^>]*?)width="(\d+(?:\.\d+)?)" height="(\d+(?:\.\d+)?)"')
@@ -41,7 +43,7 @@ class Chart:
         says: what it shows and how to read it, in a sentence or two.
         spec: makes its Vega-Lite specification, so many pixels wide.
         table: the same figures.
-        wide: pixels on a desktop.
+        wide: pixels on a desktop: FULL, HALF, or NARROW, of which one drawing does for all.
         slide: whether there is a PNG of it.
     """
 
@@ -57,22 +59,25 @@ class Chart:
 def figure(chart: Chart) -> Html:
     """Return a chart with its title, what it shows and its table."""
     head = f"{chart.name}-title"
+    sizes = ((NARROW, "any"),) if chart.wide == NARROW else ((chart.wide, "wide"), (NARROW, "narrow"))
+    drawings = [_svg(chart, width, kind) for width, kind in sizes]
     return tag(
         "figure",
         tag("h3", chart.title, id=head),
-        _svg(chart, chart.wide, "wide"),
-        _svg(chart, NARROW, "narrow"),
+        *drawings,
         tag("figcaption", tag("p", chart.says, class_="says"), folded("The figures as a table", chart.table)),
         aria_labelledby=head,
         id=chart.name,
-        class_="card half" if chart.wide == HALF else "card",
+        class_=f"card {_SPANS[chart.wide]}",
     )
 
 
 def picture(chart: Chart, folder: Path) -> Path:
     """Write the PNG of a chart, and return its path."""
     path = folder / f"{chart.name}.png"
-    spec = {**_framed(chart.spec(_SLIDE_WIDTH)), "background": LIGHT["card"], "padding": 0}
+    spec = {**_framed(chart.spec(_SLIDE_WIDTH - 2 * _EDGE)), "background": LIGHT["card"], "padding": _EDGE}
+    if "autosize" in spec:
+        spec["width"] = _SLIDE_WIDTH  # it fits its edges in too
     spec["title"] = {
         "text": clean(chart.title),
         "anchor": "start",

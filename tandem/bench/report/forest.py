@@ -7,16 +7,16 @@ far to the right as half as fast to the left.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import FILE, Cell, Headline, Verdict
+from tandem.bench.judge.form import FILE, Cell, Headline, Load, Verdict
 from tandem.bench.report.colors import SHAPES, WORDS
-from tandem.bench.report.drawing import FULL, HALF, Chart, Spec
+from tandem.bench.report.drawing import FULL, NARROW, Chart, Spec
 from tandem.bench.report.markup import Html, table
-from tandem.bench.report.rows import Layout, layout, named
+from tandem.bench.report.rows import Layout, is_narrow, layout, named
 
 MOST_ROWS = 30
 _STEP, _SMALL_STEP = 30, 24
@@ -37,43 +37,54 @@ class Drawn:
     loads: int
 
 
-def forest(verdict: Verdict, headline: Headline, place: int) -> Chart | None:
-    """Return the plot of a variant by its deciding metric; None where no cell has a speed-up.
+def plots(verdict: Verdict, headline: Headline, place: int) -> tuple[Chart, ...]:
+    """Return the plot of a variant by its deciding metric, then smaller ones of the others, with the same rows.
 
     Args:
         verdict: all of it.
         headline: of the variant.
-        place: of the variant, for the chart's name.
+        place: of the variant, for the charts' names.
     """
-    return _chart(verdict, headline.variant, headline.metric, f"speed-up-{place}", wide=FULL)
-
-
-def beside(verdict: Verdict, headline: Headline, place: int) -> tuple[Chart, ...]:
-    """Return smaller plots of the other metrics."""
-    others = dict.fromkeys(cell.metric for cell in verdict.cells if cell.variant == headline.variant)
-    found = (
-        _chart(verdict, headline.variant, name, f"speed-up-{place}-{name.replace('_', '-')}", wide=HALF)
-        for name in others
-        if name != headline.metric
+    by_metric: dict[str, list[Cell]] = {headline.metric: []}
+    for cell in verdict.cells:
+        if cell.variant == headline.variant and cell.speed_up is not None:
+            by_metric.setdefault(cell.metric, []).append(cell)
+    told = {metric: cells for metric, cells in by_metric.items() if cells}
+    if not told:
+        return ()
+    first = next(iter(told.values()))
+    rows = {_row_of(cell): row for row, cell in enumerate(sorted(words.most_telling(first, MOST_ROWS), key=_order))}
+    return tuple(
+        _chart(
+            verdict,
+            _drawn(cells, rows, verdict),
+            f"speed-up-{place}" + (f"-{number}" if number else ""),
+            small=number > 0,
+        )
+        for number, cells in enumerate(told.values())
+        if any(_row_of(cell) in rows for cell in cells)
     )
-    return tuple(chart for chart in found if chart is not None)
 
 
-def _chart(verdict: Verdict, variant: str, metric: str, name: str, *, wide: int) -> Chart | None:
-    every = [cell for cell in verdict.cells if (cell.variant, cell.metric) == (variant, metric) and cell.speed_up]
-    if not every:
-        return None
-    shown = sorted(words.most_telling(every, MOST_ROWS), key=_order)
-    loads = len({cell.load for cell in every})
-    drawn = Drawn(cells=tuple(shown), of=len(every), margin=verdict.margin, baseline=verdict.baseline, loads=loads)
-    small = wide != FULL
+def _row_of(cell: Cell) -> tuple[str, Load]:
+    return cell.class_, cell.load
+
+
+def _drawn(cells: Sequence[Cell], rows: Mapping[tuple[str, Load], int], verdict: Verdict) -> Drawn:
+    shown = sorted((cell for cell in cells if _row_of(cell) in rows), key=lambda cell: rows[_row_of(cell)])
+    loads = len({cell.load for cell in cells})
+    return Drawn(cells=tuple(shown), of=len(cells), margin=verdict.margin, baseline=verdict.baseline, loads=loads)
+
+
+def _chart(verdict: Verdict, drawn: Drawn, name: str, *, small: bool) -> Chart:
+    metric, variant = drawn.cells[0].metric, drawn.cells[0].variant
     return Chart(
         name=name,
         title=f"{words.short_metric(metric)}: speed-up of {words.clean(variant)} over {words.clean(verdict.baseline)}",
         says=_says(drawn, verdict, small=small),
         spec=lambda width: _spec(drawn, width, small=small),
-        table=cells_table(f"{words.short_metric(metric)} of {variant}", shown, verdict),
-        wide=wide,
+        table=cells_table(f"{words.short_metric(metric)} of {variant}", drawn.cells, verdict),
+        wide=NARROW if small else FULL,
         slide=not small,
     )
 
@@ -154,8 +165,8 @@ def _needs(cell: Cell) -> str:
 
 
 def _spec(drawn: Drawn, width: int, *, small: bool) -> Spec:
-    names = [_name(cell, drawn) for cell in drawn.cells]
-    places = layout(width, names, beside=110 if small else 275, step=_SMALL_STEP if small else _STEP)
+    names = [_name(cell, drawn, width) for cell in drawn.cells]
+    places = layout(width, names, beside=290, step=_SMALL_STEP if small else _STEP)
     low, high = _ends(drawn.cells)
     x = {
         "type": "quantitative",
@@ -169,9 +180,9 @@ def _spec(drawn: Drawn, width: int, *, small: bool) -> Spec:
     }
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(names))}
     axis = {
-        "values": _ticks(low, high, few=places.narrow or small), "grid": True, "orient": "bottom",
+        "values": _ticks(low, high, few=places.narrow), "grid": True, "orient": "bottom",
         "labelExpr": f"format(datum.value, '~g') + '{words.TIMES}'", "tickSize": 4,
-        "title": None if small else "\u2190 slower     speed-up     faster \u2192",
+        "title": None if small else "\u2190 slower\u2003\u2003speed-up\u2003\u2003faster \u2192",
     }  # fmt: skip
     rows = [_row(cell, row + places.shift, low, high) for row, cell in enumerate(drawn.cells)]
     return {
@@ -185,17 +196,18 @@ def _spec(drawn: Drawn, width: int, *, small: bool) -> Spec:
              "encoding": {"x": x | {"field": "one"}}},
             {"mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
              "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": _by_word(WORDS)}},
-            {"mark": {"type": "point", "filled": True, "size": 110, "opacity": 1, "stroke": "var(--card)",
+            {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "stroke": "var(--card)",
                       "strokeWidth": 1},
              "encoding": {"x": x | {"field": "value"}, "y": y, "color": _by_word(WORDS), "shape": _by_word(SHAPES)}},
-            *_told(places, y, small=small),
+            *_told(places, y),
             named(places, names),
         ],
     }  # fmt: skip
 
 
-def _name(cell: Cell, drawn: Drawn) -> str:
-    return f"{cell.class_}, {words.load(cell.load)}" if drawn.loads > 1 else cell.class_
+def _name(cell: Cell, drawn: Drawn, width: int) -> str:
+    asked = words.short_load(cell.load) if is_narrow(width) else words.load(cell.load)
+    return f"{cell.class_}, {asked}" if drawn.loads > 1 else cell.class_
 
 
 def _row(cell: Cell, row: float, low: float, high: float) -> dict[str, Any]:
@@ -235,7 +247,7 @@ def _floor(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(places: Layout, y: dict[str, Any], *, small: bool) -> list[dict[str, Any]]:
+def _told(places: Layout, y: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the figures of each row as text: on the right, on a phone above the marks."""
 
     def written(field: str, x: float, **mark: Any) -> dict[str, Any]:
@@ -245,15 +257,11 @@ def _told(places: Layout, y: dict[str, Any], *, small: bool) -> list[dict[str, A
         }
 
     if places.narrow:
-        return [
-            written("short", places.width - 4, align="right", dy=-places.step / 2 + 11 - places.shift * places.step)
-        ]
-    if small:
-        return [written("short", places.last + 10, limit=places.width - places.last - 10)]
+        return [written("short", places.width - 4, align="right", dy=(places.above - places.shift) * places.step)]
     return [
-        written("figure", places.last + 56, align="right", fontWeight="bold"),
-        {**written("interval", places.last + 66), "encoding": {"y": y, "text": {"field": "interval"}}},
-        written("verdict", places.last + 184, fontWeight="bold"),
+        written("figure", places.last + 70, align="right", fontWeight="bold"),
+        {**written("interval", places.last + 84), "encoding": {"y": y, "text": {"field": "interval"}}},
+        written("verdict", places.last + 200, fontWeight="bold"),
     ]
 
 

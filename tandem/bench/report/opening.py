@@ -122,7 +122,7 @@ def _speeds(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, st
     cells = [cell for cell in words.cells_of(verdict, headline) if cell.speed_up is not None]
     ranked = sorted(cells, key=lambda cell: cell.speed_up.value if cell.speed_up else 1.0)
     ends = (
-        (("Best class", ranked[-1]), ("Least class", ranked[0]))
+        (("Best class", ranked[-1]), ("Weakest class", ranked[0]))
         if len(ranked) > 1
         else (("Speed-up", ranked[0]),)
         if ranked
@@ -154,11 +154,9 @@ def _money(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str
     for row in verdict.cost:
         before, now = base.get(row.load), row.usd_per_million_good_tokens
         if row.arm == headline.variant and before and now is not None:
-            yield (
-                "Per million good output tokens",
-                f"${now:,.2f}",
-                f"baseline ${before:,.2f}, at {words.load(row.load)}",
-            )
+            change = 100 * (now / before - 1)
+            told = f"{abs(change):.0f} % {'less' if change < 0 else 'more'} than the baseline's ${before:,.2f}"
+            yield "A million good output tokens", f"${now:,.2f}", f"{told}, at {words.load(row.load)}"
             return
 
 

@@ -11,13 +11,14 @@ import re
 from collections.abc import Iterator, Sequence
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import FILE, Bin, Equality, Example, Share, Verdict
+from tandem.bench.judge.form import FILE, Bin, Equality, EqualityOfClass, Example, Share, Verdict
 from tandem.bench.report.drawing import HALF, Chart, Spec
-from tandem.bench.report.markup import Html, folded, joined, table, tag, text
+from tandem.bench.report.markup import Html, joined, table, tag, text
+from tandem.bench.report.rows import layout, named
 from tandem.bench.report.section import Section
 
 MOST_EXAMPLES = 6
-MOST_ROWS = 60
+MOST_CLASSES = 24
 MOST_TEXT = 1200
 """Characters of one side of an example."""
 
@@ -48,9 +49,10 @@ def _variant(equality: Equality, place: int, verdict: Verdict) -> Iterator[Html 
         ),
         tag("p", equality.sentence, class_="lead small"),
         _shares(equality),
-        _classes(equality),
         class_="card",
     )
+    if equality.classes:
+        yield _identical(equality, place)
     if any(each.n for each in equality.first_divergence):
         yield _histogram(equality, place)
     if equality.examples:
@@ -79,24 +81,62 @@ def _share(share: Share | None) -> str:
     return f"{share.n:,} of {share.of:,} ({words.percent(share.n / share.of)}{between})"
 
 
-def _classes(equality: Equality) -> Html | None:
-    if not equality.classes:
-        return None
-    ranked = sorted(
-        equality.classes, key=lambda each: each.identical.n / each.identical.of if each.identical.of else 1.0
-    )
-    shown = equality.classes if len(equality.classes) <= MOST_ROWS else ranked[:MOST_ROWS]
-    rows = ((each.class_, _share(each.identical), _share(each.yardstick)) for each in shown)
+def _identical(equality: Equality, place: int) -> Chart:
+    ranked = sorted(equality.classes, key=lambda each: _part_of(each.identical))
+    every, shown = equality.classes, (equality.classes if len(ranked) <= MOST_CLASSES else tuple(ranked[:MOST_CLASSES]))
     left = (
-        f"The {len(shown)} classes of {len(ranked):,} that differ most; all are in {FILE}."
-        if len(shown) < len(ranked)
-        else None
+        f" The {len(shown)} of {len(every):,} classes that differ most; all are in {FILE}."
+        if len(shown) < len(every)
+        else ""
     )
-    return folded(
-        "Per class",
-        tag("p", left, class_="says") if left else None,
-        table("Identical outputs per class", ("Class", "Identical", "Baseline against itself"), rows),
-    )
+    rows = ((each.class_, _share(each.identical), _share(each.yardstick)) for each in shown)
+    return Chart(
+        name=f"identical-{place}", title=f"Identical outputs per class, {words.clean(equality.variant)}",
+        says="The mark is the share of pairs that are identical, its line the interval; the upright line is the "
+        f"yardstick, the baseline's own share against itself.{left}",
+        spec=lambda width: _shares_spec(shown, width),
+        table=table("Identical outputs per class", ("Class", "Identical", "Baseline against itself"), rows),
+        wide=HALF,
+    )  # fmt: skip
+
+
+def _part_of(share: Share | None) -> float:
+    return share.n / share.of if share is not None and share.of else 1.0
+
+
+def _shares_spec(shown: Sequence[EqualityOfClass], width: int) -> Spec:
+    names = [each.class_ for each in shown]
+    places = layout(width, names, beside=90, step=26)
+    values = [
+        {"row": row + places.shift, "share": _part_of(each.identical),
+         "low": each.identical.low if each.identical.low is not None else _part_of(each.identical),
+         "high": each.identical.high if each.identical.high is not None else _part_of(each.identical),
+         "own": _part_of(each.yardstick) if each.yardstick is not None and each.yardstick.of else None,
+         "told": f"{each.identical.n:,} of {each.identical.of:,}"}
+        for row, each in enumerate(shown) if each.identical.of
+    ]  # fmt: skip
+    x = {"type": "quantitative", "scale": {"domain": [0, 1], "range": [places.first, places.last], "nice": False}}
+    axis = {"grid": True, "format": ".0%", "tickCount": 5, "tickSize": 4, "title": "identical"}
+    y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(names))}
+    told = {"type": "text", "x": places.width - 4, "align": "right", "baseline": "middle",
+            "dy": (places.above - places.shift) * places.step if places.narrow else 0}  # fmt: skip
+    return {
+        "width": width,
+        "height": places.step * len(names),
+        "data": {"values": values},
+        "layer": [
+            {"mark": {"type": "rule", "color": "var(--same)", "strokeWidth": 2.5},
+             "encoding": {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y}},
+            {"transform": [{"filter": "isValid(datum.own)"}],
+             "mark": {"type": "tick", "orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"},
+             "encoding": {"x": x | {"field": "own"}, "y": y}},
+            {"mark": {"type": "point", "filled": True, "shape": "square", "size": 80, "opacity": 1, "color": "var(--same)",
+                      "stroke": "var(--card)", "strokeWidth": 1},
+             "encoding": {"x": x | {"field": "share"}, "y": y}},
+            {"mark": told, "encoding": {"y": y, "text": {"field": "told"}}},
+            named(places, names),
+        ],
+    }  # fmt: skip
 
 
 def _histogram(equality: Equality, place: int) -> Chart:
@@ -123,7 +163,7 @@ def _columns(bins: Sequence[Bin], unit: str, width: int) -> Spec:
     values = [{"bin": _bin(each), "n": each.n, "told": f"{each.n:,}" if each.n else ""} for each in bins]
     x = {"field": "bin", "type": "nominal", "sort": None, "scale": {"paddingInner": 0.25},
          "axis": {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > 4 else 0}}  # fmt: skip
-    y = {"field": "n", "type": "quantitative", "axis": {"tickMinStep": 1, "tickCount": 4, "title": "pairs"}}
+    y = {"field": "n", "type": "quantitative", "axis": None}  # each column has its figure
     return {
         "width": width,
         "height": 190,

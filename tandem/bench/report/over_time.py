@@ -6,7 +6,7 @@ which load, is said. Inter-token latency is drawn twice: as time per output toke
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +33,8 @@ _DAY_S, _SHORT_S = 86400, 600
 _PAIR = 2
 _DASHES = ([1, 0], [5, 3])
 _SHAPES = ("circle", "diamond")
+_BROKEN = 2.5  # windows from one point to the next: farther, the line between them is faint
+_PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}  # a browser's letters may be wider than vl-convert's
 
 
 class _Figure(NamedTuple):
@@ -185,7 +187,7 @@ def _chart(figure: _Figure, series: list[_Series], seen: Observations, at_s: Val
         name=f"over-time-{figure.metric.replace('_', '-')}",
         title=f"{figure.title}, {words.unit(figure.metric)}",
         says=figure.says,
-        spec=lambda width: _spec(figure, series, points, width),
+        spec=lambda width: _spec(series, points, window_s, width),
         table=_table(figure, points),
         wide=HALF,
     )
@@ -206,42 +208,50 @@ def _clock(at_s: float) -> str:
     return str(np.datetime64(int(at_s), "s")).replace("T", " ")
 
 
-def _spec(figure: _Figure, series: list[_Series], points: dict[str, list[_Window]], width: int) -> Spec:
+def _spec(series: list[_Series], points: dict[str, list[_Window]], window_s: float, width: int) -> Spec:
     values = [
-        {"at": window.at_s * 1000, "value": window.value, "series": name}
+        {"at": window.at_s * 1000, "value": window.value, "series": name, "part": part}
         for name, windows in points.items()
-        for window in windows
+        for window, part in zip(windows, _parts(windows, window_s), strict=True)
     ]
-    times = [each["at"] / 1000 for each in values]
-    x = {
-        "field": "at", "type": "temporal", "title": None, "scale": {"type": "utc"},
-        "axis": {"format": _format(max(times) - min(times)), "grid": False, "tickCount": 4, "labelOverlap": True,
-                 "title": "UTC"},
-    }  # fmt: skip
+    times_s = [window.at_s for windows in points.values() for window in windows]
+    clock = {"format": _format(max(times_s) - min(times_s)), "grid": False, "title": "UTC", "labelOverlap": True,
+             "tickCount": 3 if width < HALF else 6}  # fmt: skip
+    x = {"field": "at", "type": "temporal", "scale": {"type": "utc"}, "axis": clock}
     y = {"field": "value", "type": "quantitative", "scale": {"zero": True, "nice": 5},
-         "axis": {"title": words.unit(figure.metric), "tickCount": 5, "titleAngle": 0, "titleAlign": "left", "titleY": -10,
-                  "titleX": 0, "format": ",~g"}}  # fmt: skip
+         "axis": {"title": None, "tickCount": 5, "labelExpr": "format(datum.value, ',')"}}  # fmt: skip
+    columns = 1 if width < HALF else 2
+    legend = {"columns": columns, "columnPadding": 30, "symbolSize": 70, "symbolStrokeWidth": 2, "symbolOpacity": 1,
+              "labelLimit": width // columns - 60}  # fmt: skip
 
-    def by(field: str, found: list[Any]) -> dict[str, Any]:
-        return {"field": "series", "type": "nominal", "sort": None, "title": None,
-                "scale": {"domain": [each.name for each in series], "range": found},
-                "legend": {"columns": 1 if width < HALF else 2, "symbolSize": 70, "labelLimit": width // 2 - 40 if width >= HALF else width - 40,
-                           "symbolStrokeWidth": 2} if field else None}  # fmt: skip
+    def by(found: list[Any]) -> dict[str, Any]:
+        scale = {"domain": [each.name for each in series], "range": found}
+        return {"field": "series", "type": "nominal", "sort": None, "title": None, "scale": scale, "legend": legend}
 
-    color = by("color", [colors.arm(each.arm) for each in series])
-    dash = by("dash", [_DASHES[each.kind] for each in series])
-    shape = by("shape", [_SHAPES[each.kind] for each in series])
+    dash = by([_DASHES[each.kind] for each in series])
     return {
         "width": width,
         "height": 230,
         "autosize": {"type": "fit-x", "contains": "padding"},
+        "padding": _PADDING,
         "data": {"values": values},
-        "encoding": {"x": x, "y": y, "color": color},
+        "encoding": {"x": x, "y": y, "color": by([colors.arm(each.arm) for each in series])},
         "layer": [
-            {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"strokeDash": dash}},
-            {"mark": {"type": "point", "filled": True, "size": 34, "opacity": 1}, "encoding": {"shape": shape}},
+            {"mark": {"type": "line", "strokeWidth": 1, "opacity": 0.35}},
+            {"mark": {"type": "line", "strokeWidth": 2}, "encoding": {"strokeDash": dash, "detail": {"field": "part"}}},
+            {"mark": {"type": "point", "filled": True, "size": 36, "opacity": 1},
+             "encoding": {"shape": by([_SHAPES[each.kind] for each in series])}},
         ],
-    }
+    }  # fmt: skip
+
+
+def _parts(windows: Sequence[_Window], window_s: float) -> Iterator[int]:
+    """Yield which unbroken part of its line each window belongs to: one that is far from the last begins a new one."""
+    part, last_s = 0, -np.inf
+    for window in windows:
+        part += window.at_s - last_s > _BROKEN * window_s
+        last_s = window.at_s
+        yield int(part)
 
 
 def _format(span_s: float) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 
 from tandem.bench.judge.words import clean
 
-_SIGN = 6.6  # pixels of a character of 12 px, on average; a name that is wider is cut with an ellipsis
+_SIGN = 7.0  # pixels of a character of 12 px, on average; a name that is wider is cut with an ellipsis
+_WIDER = 0.88  # vl-convert measures with narrower letters than some browsers have
 _MOST_NAME = 230
-_ABOVE = 22  # pixels for a name above its marks
+_ABOVE = 16  # pixels that a name above its marks takes
+_NAME_AT = 11  # from the top of its row to its middle
 _NARROW = 500
 
 
@@ -37,9 +39,19 @@ class Layout:
     step: int
     shift: float
 
+    @property
+    def above(self) -> float:
+        """How far above the middle of a row, so below 0, the middle of a name lies that stands over its marks."""
+        return -0.5 + _NAME_AT / self.step
+
     def y(self, number: int) -> dict[str, Any]:
         """Return the scale of rows 0 to number - 1, as Vega-Lite has it; a row is 1 high."""
         return {"type": "linear", "domain": [number - 0.5, -0.5], "nice": False, "zero": False}
+
+
+def is_narrow(width: int) -> bool:
+    """Return whether a chart of so many pixels has its names above its marks."""
+    return width < _NARROW
 
 
 def layout(width: int, names: list[str], *, beside: int, step: int) -> Layout:
@@ -51,19 +63,20 @@ def layout(width: int, names: list[str], *, beside: int, step: int) -> Layout:
         beside: room on the right for figures; none on a phone.
         step: height of a row's marks.
     """
-    if width < _NARROW:
-        return Layout(width=width, narrow=True, name=int(width * 0.56), first=6, last=width - 10, step=step + _ABOVE,
-                      shift=_ABOVE / 2 / (step + _ABOVE))  # fmt: skip
+    if is_narrow(width):
+        whole = step + _ABOVE
+        return Layout(width=width, narrow=True, name=int(width * 0.48), first=6, last=width - 10, step=whole,
+                      shift=(_ABOVE - 4) / 2 / whole)  # fmt: skip
     name = min(_MOST_NAME, int(max(map(len, names), default=0) * _SIGN) + 8)
     return Layout(width=width, narrow=False, name=name, first=name + 12, last=width - beside, step=step, shift=0.0)
 
 
 def named(places: Layout, names: list[str]) -> dict[str, Any]:
     """Return the layer of the rows' names."""
-    at = -0.5 + 11 / places.step if places.narrow else 0.0
+    at = places.above if places.narrow else 0.0
     return {
         "data": {"values": [{"row": row + at, "name": clean(name)} for row, name in enumerate(names)]},
-        "mark": {"type": "text", "x": 0, "align": "left", "baseline": "middle", "limit": places.name,
+        "mark": {"type": "text", "x": 0, "align": "left", "baseline": "middle", "limit": places.name * _WIDER,
                  "fontWeight": "bold" if places.narrow else "normal"},
         "encoding": {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}},
     }  # fmt: skip

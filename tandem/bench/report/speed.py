@@ -32,10 +32,7 @@ def section(verdict: Verdict) -> Section:
 
 
 def _variant(verdict: Verdict, headline: Headline, place: int) -> Iterator[Html | Chart]:
-    chart = forest.forest(verdict, headline, place)
-    if chart is not None:
-        yield chart
-    yield from forest.beside(verdict, headline, place)
+    yield from forest.plots(verdict, headline, place)
     every = [cell for cell in verdict.cells if cell.variant == headline.variant]
     if not every:
         return

@@ -10,18 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import FILE, Verdict
+from tandem.bench.judge.form import Verdict
 from tandem.bench.judge.observations import Observations
 from tandem.bench.report import chosen, colors
 from tandem.bench.report.drawing import FULL, Chart, Spec
 from tandem.bench.report.markup import Html, table, tag
-from tandem.bench.report.rows import Layout, layout, named
+from tandem.bench.report.rows import Layout, is_narrow, layout, named
 from tandem.bench.report.section import Section
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 MOST_ROWS = 10
-MOST_DOTS = 48
-"""Requests of a row and arm that are drawn one by one; of more, the box alone."""
+MOST_DOTS = 480
+"""Requests of a chart that are drawn one by one; of more, the boxes alone."""
 
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BOX = 17  # pixels of an arm in a row
@@ -36,7 +36,7 @@ class _Box(NamedTuple):
     arm: int
     n: int
     quantiles: tuple[float, ...]
-    dots: tuple[float, ...]
+    values: tuple[float, ...]
 
 
 class _Drawn(NamedTuple):
@@ -44,8 +44,14 @@ class _Drawn(NamedTuple):
 
     metric: str
     names: list[str]
+    short: list[str]
     arms: tuple[str, ...]
     boxes: list[_Box]
+
+    @property
+    def dotted(self) -> bool:
+        """Whether single requests are drawn."""
+        return sum(box.n for box in self.boxes) <= MOST_DOTS
 
 
 def section(verdict: Verdict, seen: Observations) -> Section:
@@ -57,7 +63,9 @@ def section(verdict: Verdict, seen: Observations) -> Section:
         for row, spot in enumerate(spots)
         for arm, name in enumerate(arms)
     }
-    names = [chosen.spot_name(spot, loads=len(seen.loads)) for spot in spots]
+    names, short = (
+        [chosen.spot_name(spot, loads=len(seen.loads), short=short) for spot in spots] for short in (False, True)
+    )
     left = f" Drawn are {len(spots)} of {of:,} classes at loads; the records have all." if len(spots) < of else ""
     charts = []
     for metric in METRICS:
@@ -67,8 +75,8 @@ def section(verdict: Verdict, seen: Observations) -> Section:
             if np.isfinite(seen.figures.get(metric, np.empty(0))[there]).any()
         ]
         if boxes:
-            charts.append(_chart(_Drawn(metric, names, arms, boxes), left))
-    said = "Single requests, all prompts and rounds together; the speed-ups above pair each prompt with itself."
+            charts.append(_chart(_Drawn(metric, names, short, arms, boxes), left))
+    said = "Single requests, all prompts and rounds together; the verdict pairs each prompt with itself instead."
     nothing = "No request of this run has these figures: none succeeded."
     return Section(
         name="spread", short="Distributions", title="Distributions",
@@ -79,19 +87,18 @@ def section(verdict: Verdict, seen: Observations) -> Section:
 def _box(row: int, arm: int, values: Any) -> _Box:
     return _Box(
         row=row, arm=arm, n=len(values), quantiles=tuple(float(each) for each in np.quantile(values, _QUANTILES)),
-        dots=tuple(values.tolist()) if len(values) <= MOST_DOTS else (),
+        values=tuple(values.tolist()) if len(values) <= MOST_DOTS else (),
     )  # fmt: skip
 
 
 def _chart(drawn: _Drawn, left: str) -> Chart:
     name = words.short_metric(drawn.metric)
-    many = any(not box.dots for box in drawn.boxes)
-    dots = f" Where there are up to {MOST_DOTS} requests, each is a tick." if many else " Each tick is a request."
+    dots = " Each tick is a request." if drawn.dotted else ""
     return Chart(
         name=f"spread-{drawn.metric.replace('_', '-')}",
         title=f"{name} of single requests, {words.unit(drawn.metric)}",
-        says=f"The box holds the middle half, the line in it is the median and stands on the right as a figure, the thin "
-        f"line runs from p5 to p95.{dots}{left}",
+        says="The box holds the middle half of the requests, the line in it is the median, which stands on the right as "
+        f"a figure; the thin line runs from p5 to p95.{dots}{left}",
         spec=lambda width: _spec(drawn, width),
         table=_table(drawn),
         wide=FULL,
@@ -108,21 +115,24 @@ def _table(drawn: _Drawn) -> Html:
 
 
 def _spec(drawn: _Drawn, width: int) -> Spec:
-    places = layout(width, drawn.names, beside=80, step=_BOX * len(drawn.arms) + _BETWEEN)
+    names = drawn.short if is_narrow(width) else drawn.names
+    places = layout(width, names, beside=80, step=_BOX * len(drawn.arms) + _BETWEEN)
     values = [_values(box, drawn, places) for box in drawn.boxes]
     dots = [
         {"at": each, "row": told["row"], "arm": told["arm"]}
         for box, told in zip(drawn.boxes, values, strict=True)
-        for each in box.dots
+        for each in box.values
+        if drawn.dotted
     ]
-    ends = [box.quantiles[0] for box in drawn.boxes], [max(box.quantiles[-1], *box.dots, 0) for box in drawn.boxes]
-    x = {"type": "quantitative", "scale": _scale(min(ends[0]), max(ends[1]), places)}
-    axis = {"grid": True, "tickCount": 4 if places.narrow else 8, "tickSize": 4, "labelExpr": "format(datum.value, ',~g')",
+    low = min(box.quantiles[0] for box in drawn.boxes)
+    high = max([*(box.quantiles[-1] for box in drawn.boxes), *(each["at"] for each in dots)])
+    x = {"type": "quantitative", "scale": _scale(low, high, places)}
+    axis = {"grid": True, "tickCount": 4 if places.narrow else 8, "tickSize": 4, "labelExpr": "format(datum.value, ',')",
             "title": f"{words.short_metric(drawn.metric)}, {words.unit(drawn.metric)}"}  # fmt: skip
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(drawn.names))}
     arms = [words.clean(name) for name in drawn.arms]
     color = {
-        "field": "arm", "type": "nominal", "legend": {"symbolType": "square"},
+        "field": "arm", "type": "nominal", "legend": {"symbolType": "square", "columnPadding": 30},
         "scale": {"domain": arms, "range": [colors.arm(place) for place in range(len(arms))]},
     }  # fmt: skip
     quiet = color | {"legend": None}
@@ -145,8 +155,8 @@ def _spec(drawn: _Drawn, width: int) -> Spec:
              "encoding": {"x": x | {"field": "at"}, "y": y, "color": quiet}},
             {"mark": {"type": "tick", "size": 15, "thickness": 3, "opacity": 1},
              "encoding": {"x": x | {"field": "p50"}, "y": y, "color": quiet}},
-            *_medians(places, y, quiet),
-            named(places, drawn.names),
+            _medians(places, y, quiet, drawn),
+            named(places, names),
         ],
     }  # fmt: skip
 
@@ -160,13 +170,18 @@ def _values(box: _Box, drawn: _Drawn, places: Layout) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _medians(places: Layout, y: dict[str, Any], color: dict[str, Any]) -> list[dict[str, Any]]:
-    if places.narrow:
-        return []
-    return [{
-        "mark": {"type": "text", "x": places.width - 4, "align": "right", "baseline": "middle", "fontWeight": "bold"},
-        "encoding": {"y": y, "text": {"field": "median"}, "color": color},
-    }]  # fmt: skip
+def _medians(places: Layout, y: dict[str, Any], color: dict[str, Any], drawn: _Drawn) -> dict[str, Any]:
+    """Return the layer of the medians as figures: beside their boxes, on a phone in one line with the row's name."""
+    mark = {"type": "text", "x": places.width - 4, "align": "right", "baseline": "middle"}
+    if not places.narrow:
+        bold = mark | {"fontWeight": "bold"}
+        return {"mark": bold, "encoding": {"y": y, "text": {"field": "median"}, "color": color}}
+    told = {
+        row: " \u2192 ".join(words.number(box.quantiles[2]) for box in drawn.boxes if box.row == row)
+        for row in dict.fromkeys(box.row for box in drawn.boxes)
+    }
+    values = [{"row": row + places.above, "medians": medians} for row, medians in told.items()]
+    return {"data": {"values": values}, "mark": mark, "encoding": {"y": y, "text": {"field": "medians"}}}
 
 
 def _scale(low: float, high: float, places: Layout) -> dict[str, Any]:
