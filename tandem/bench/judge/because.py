@@ -100,7 +100,10 @@ def undecided(speed_up: Ratio, adjusted_p: float, cells: int, floor: float | Non
         wide = f"the interval, {_ends(speed_up)}, holds 1 and reaches beyond the margin"
     else:
         wide = f"speed-up {_with_interval(speed_up)} may be chance: {_chance(adjusted_p, cells)}"
-    return wide if floor is not None else f"{wide}; no noise floor"
+    if floor is None:
+        return f"{wide}; no noise floor"
+    below = 1 / floor <= speed_up.value <= floor
+    return f"{wide}; within the noise floor of {ratio(floor)}" if below else wide
 
 
 def further(prompts: int | None, rounds: int | None) -> str:

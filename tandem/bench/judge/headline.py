@@ -152,9 +152,14 @@ def _headline(case: _Case) -> Headline:
     )
     return Headline(
         variant=case.variant, verdict=overall, sentence=_sentence(case, overall),
-        reasons=tuple(dict.fromkeys(_reasons(case, overall))), faster=faster, slower=slower, same=same,
+        reasons=_ended(_reasons(case, overall)), faster=faster, slower=slower, same=same,
         undecided=open_, metric=DECIDING,
     )  # fmt: skip
+
+
+def _ended(reasons: Iterator[str]) -> tuple[str, ...]:
+    """Return each reason once, with a full stop."""
+    return tuple(dict.fromkeys(f"{reason.rstrip('.')}." for reason in reasons))
 
 
 def _overall(case: _Case) -> Overall:
@@ -204,18 +209,17 @@ def _reasons(case: _Case, overall: Overall) -> Iterator[str]:
     """Yield what limits a verdict, most important first."""
     yield from case.controls.void
     if case.failures.variant or case.failures.baseline:
-        yield f"{case.failures.sentence(case.baseline, case.variant)}."
+        yield case.failures.sentence(case.baseline, case.variant)
     yield from _of_output(case)
     yield from case.controls.cautions
-    yield from (check.sentence for check in case.controls.checks if check.result in {"caution", "absent"})
-    yield from _of_figures(case)
-    if overall != "void":
+    yield from _of_absent(case)
+    if overall not in {"void", "not comparable"}:
         yield from _of_open(case)
 
 
 def _of_output(case: _Case) -> Iterator[str]:
     if case.equality is None:
-        yield "Outputs were not held against each other."
+        yield "outputs were not held against each other"
     elif case.altered or case.equality.result != "the same":
         yield case.equality.sentence
     beside = {_place(cell): cell for cell in case.cells if cell.metric == BESIDE}
@@ -225,24 +229,26 @@ def _of_output(case: _Case) -> Iterator[str]:
         told = (
             f"; by the time of a token it is {per_token} times as fast ({cell.verdict})" if cell and per_token else ""
         )
-        yield f"Answers to {class_} prompts are {number(ratio.value)} times as long{told}."
+        yield f"answers to {class_} prompts are {number(ratio.value)} times as long{told}"
 
 
-def _of_figures(case: _Case) -> Iterator[str]:
-    """Yield what the intervals leave out, where no check has said so."""
-    checked = {check.name for check in case.controls.checks}
-    if not case.controls.floors and "baseline against itself" not in checked:
-        yield "No noise floor: the baseline was not asked against itself."
-    for known, fewest, checked_as, differ in (
+def _of_absent(case: _Case) -> Iterator[str]:
+    """Yield what could not be checked, and so is in no interval; where a check cautions, its caution says it."""
+    done = {check.name for check in case.controls.checks if check.result != "absent"}
+    if not case.controls.floors and not any("noise floor" in caution for caution in case.controls.cautions):
+        yield "no noise floor: the baseline was not asked against itself"
+    for known, fewest, name, differ in (
         (_known(case, case.seen.placement), 2, "placement", "the halves of a host differ"),
         (_known(case, case.seen.start), FEWEST_STARTS, "start", "restarts of a server differ"),
     ):
-        if known < fewest and checked_as not in checked:
-            number_of = f"{known} {checked_as}{'' if known == 1 else 's'}" if known else f"No {checked_as} is recorded"
-            yield f"{number_of} of {case.variant}: the interval leaves out how {differ}."
+        if known < fewest and name not in done:
+            number_of = f"{known} {name}{'' if known == 1 else 's'}" if known else f"no {name} is recorded"
+            yield f"{number_of} of {case.variant}: the interval leaves out how {differ}"
+    own = {"baseline against itself", "placement", "start"}
+    yield from (check.sentence for check in case.controls.checks if check.result == "absent" and check.name not in own)
     if case.controls.marked:
         count = len(case.controls.marked)
-        yield f"{count} round{'' if count == 1 else 's'} left out: the measuring machine was the bottleneck."
+        yield f"{count} round{'' if count == 1 else 's'} left out: the measuring machine was the bottleneck"
 
 
 def _known(case: _Case, codes: Whole) -> int:
@@ -254,6 +260,6 @@ def _known(case: _Case, codes: Whole) -> int:
 def _of_open(case: _Case) -> Iterator[str]:
     open_ = [cell for cell in case.of("no evidence") if cell.verdict == "no evidence"]
     for cell in open_[: said.MOST]:
-        yield f"{said.label(cell)}: {cell.why}."
+        yield f"{said.label(cell)}: {cell.why}"
     if len(open_) > said.MOST:
-        yield f"{len(open_) - said.MOST:,} more classes are undecided; each cell says why."
+        yield f"{len(open_) - said.MOST:,} more classes are undecided; each cell says why"

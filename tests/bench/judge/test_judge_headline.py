@@ -173,7 +173,7 @@ def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes)
 def test_one_class_of_shorter_answers_is_not_the_same_output():
     found = headline(lengths(run(a=2.0, b=1.0), 32.0, "a"))
     assert found.verdict == "faster but not the same output"
-    assert "Answers to a prompts are 0.50 times as long; by the time of a token it is 2.29 times as fast (faster)." in (
+    assert "answers to a prompts are 0.50 times as long; by the time of a token it is 2.29 times as fast (faster)." in (
         found.reasons
     )
 
@@ -186,7 +186,7 @@ def test_equal_times_of_shorter_answers_are_not_the_same():
 def test_longer_answers_do_not_hide_that_a_user_waits_longer():
     found = headline(lengths(run(a=0.5), 128.0))
     assert found.verdict == "slower"
-    assert any(reason.startswith("Answers to a prompts are 2.00 times as long") for reason in found.reasons)
+    assert any(reason.startswith("answers to a prompts are 2.00 times as long") for reason in found.reasons)
 
 
 def test_loads_are_named_where_there_are_several():
@@ -208,18 +208,19 @@ def test_a_thousand_classes_are_counted_and_not_all_named():
 
 def test_what_the_intervals_leave_out_stands_in_the_reasons():
     found = headline(run(a=2.0))
-    assert "No noise floor: the baseline was not asked against itself." in found.reasons
-    assert "No placement is recorded of spec: the interval leaves out how the halves of a host differ." in found.reasons
-    assert "No start is recorded of spec: the interval leaves out how restarts of a server differ." in found.reasons
+    assert "no noise floor: the baseline was not asked against itself." in found.reasons
+    assert "no placement is recorded of spec: the interval leaves out how the halves of a host differ." in found.reasons
+    assert "no start is recorded of spec: the interval leaves out how restarts of a server differ." in found.reasons
 
 
-def test_a_check_that_speaks_of_it_speaks_alone():
+def test_what_a_check_says_is_not_said_twice():
     checks = tuple(
-        Check(name=name, result=result, sentence=f"{name} {result}")
-        for name, result in (("baseline against itself", "passed"), ("placement", "caution"), ("start", "absent"))
+        Check(name=name, result=result, sentence=f"{name} is {result}")
+        for name, result in (("placement", "caution"), ("start", "passed"), ("order", "absent"), ("drift", "passed"))
     )
-    found = headline(run(a=2.0), Controls(checks=checks, cautions=("placement caution", "drift")))
-    assert found.reasons == ("placement caution", "drift", "start absent")
+    cautions = ("there is no noise floor", "halves differ")
+    found = headline(run(a=2.0), Controls(checks=checks, cautions=cautions))
+    assert found.reasons == ("there is no noise floor.", "halves differ.", "order is absent.")
 
 
 def test_rounds_that_were_left_out_are_counted():
