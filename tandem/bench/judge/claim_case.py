@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -39,6 +39,7 @@ class Found:
         baseline, measured: in the metric's unit.
         units: prompts, or rounds, that the interval is over.
         of: what these are.
+        floor: how far the baseline is from itself there, as a ratio above 1; None without a control.
     """
 
     class_: str
@@ -50,14 +51,16 @@ class Found:
     measured: float | None
     units: int
     of: str = "prompts"
+    floor: float | None = None
 
     def __str__(self) -> str:
         """Say it with its figures."""
-        figures = f"{number(self.baseline)} to {number(self.measured)} {unit(self.metric)}"
+        name, of = short_metric(self.metric), unit(self.metric)
+        figures = f"{name} {number(self.baseline)} to {number(self.measured)}{'' if of == name else f' {of}'}"
         ratio = f", {times(self.speed_up.value)} ({interval(self.speed_up)})" if self.speed_up else ""
         over = "" if self.of == "prompts" else f" over {self.units} {self.of}"
         where = f"{self.class_} at {load(self.load)}"
-        return f"{where}: {short_metric(self.metric)} {figures}{ratio}, {self.word}{over}"
+        return f"{where}: {figures}{ratio}, {self.word}{over}"
 
 
 class Between(NamedTuple):
@@ -109,26 +112,29 @@ class Case:
         return posts or self.seen.loads
 
     def found(self, metric: str, classes: Sequence[str] = ()) -> list[Found]:
-        """Return what a metric shows in some classes; in all of the run where none is named."""
+        """Return what a metric shows in some classes; in all of the run where none is named.
+
+        A class of few prompts is judged over its rounds where it is named: then the claim is about these very prompts.
+        """
         loads = self.loads()
         return [
-            self._found(cell)
+            self._found(cell, over_rounds=bool(classes))
             for cell in self.cells
             if cell.metric == metric and cell.load in loads and (not classes or cell.class_ in classes)
         ]
 
-    def _found(self, cell: Cell) -> Found:
+    def _found(self, cell: Cell, *, over_rounds: bool) -> Found:
         said = Found(
             class_=cell.class_, load=cell.load, metric=cell.metric, word=cell.verdict, speed_up=cell.speed_up,
-            baseline=cell.baseline, measured=cell.measured, units=cell.prompts,
+            baseline=cell.baseline, measured=cell.measured, units=cell.prompts, floor=cell.noise_floor,
         )  # fmt: skip
-        if cell.prompts >= FEWEST_PROMPTS or not cell.prompts:
+        if not over_rounds or cell.prompts >= FEWEST_PROMPTS or not cell.prompts:
             return said
-        of_rounds = self.over_rounds(self.variant, cell)
-        return Found(
-            class_=cell.class_, load=cell.load, metric=cell.metric, word=self._word(of_rounds.speed_up, cell),
-            speed_up=of_rounds.speed_up or cell.speed_up, baseline=cell.baseline, measured=cell.measured,
+        of_rounds, floor = self.over_rounds(self.variant, cell), self._floor(cell)
+        return replace(
+            said, word=self._word(of_rounds.speed_up, floor), speed_up=of_rounds.speed_up or cell.speed_up,
             units=len(of_rounds.rounds), of=f"rounds of {cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
+            floor=floor,
         )  # fmt: skip
 
     def over_rounds(self, arm: str, cell: Cell | Found) -> Between:
@@ -140,11 +146,10 @@ class Case:
         made = estimate(logs) if len(logs) >= FEWEST_STARTS else None
         return Between(logs, ratio_of(made))
 
-    def floor(self, cell: Cell | Found) -> float | None:
-        """Return how far the baseline is from itself in a cell, as a ratio above 1; None without a control."""
-        stated = next((one.noise_floor for one in self.cells if _place(one) == _place(cell)), None)
-        if stated is not None or self.seen.control is None:
-            return stated
+    def _floor(self, cell: Cell) -> float | None:
+        """Return the floor of a cell that is judged over rounds, which is found over rounds too."""
+        if cell.noise_floor is not None or self.seen.control is None:
+            return cell.noise_floor
         ratio = self.over_rounds(self.seen.control, cell).speed_up
         return max(1 / ratio.low, ratio.high) if ratio is not None and ratio.low and ratio.high else None
 
@@ -155,15 +160,15 @@ class Case:
             load=seen.loads.index(cell.load), metric=cell.metric,
         )  # fmt: skip
 
-    def _word(self, ratio: Ratio | None, cell: Cell) -> Word:
+    def _word(self, ratio: Ratio | None, floor: float | None) -> Word:
         if ratio is None or ratio.low is None or ratio.high is None:
             return "no evidence"
-        floor, edge = self.floor(cell) or 1.0, 1 + self.margin
+        least, edge = floor or 1.0, 1 + self.margin
         if 1 / edge <= ratio.low and ratio.high <= edge:
             return "same"
-        if ratio.low > 1 and ratio.value > floor:
+        if ratio.low > 1 and ratio.value > least:
             return "faster"
-        return "slower" if ratio.high < 1 and ratio.value < 1 / floor else "no evidence"
+        return "slower" if ratio.high < 1 and ratio.value < 1 / least else "no evidence"
 
     def differs(self, *, tuned: bool = False) -> str:
         """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.
@@ -193,10 +198,6 @@ class Case:
         """Say how differently the arms failed; empty where what is compared are no survivors."""
         failures = survivors.count(self.grouped, *self.arms()).of_all()
         return failures.sentence(*self.arms()) if failures.differ else ""
-
-
-def _place(cell: Cell | Found) -> tuple[str, Load, str]:
-    return cell.class_, cell.load, cell.metric
 
 
 def named(seen: Observations, arm: str) -> Arm | None:

@@ -154,7 +154,7 @@ def _of_windows(case: Case, one: Found) -> Said:
             "no evidence", f"{where}: {many}, and {FEWEST_STARTS} are the least that show a time: --rounds, --duration"
         )
     windows = [math.exp(part.mean()) for part in np.array_split(logs, min(MOST_WINDOWS, len(logs)))]
-    floor, worst = case.floor(one) or 1.0, min(windows)
+    floor, worst = one.floor or 1.0, min(windows)
     told = f"{where}: the least of {len(windows)} windows is {times(worst)} ({one.word} in all)"
     if worst * floor < 1:
         return Said("contradicted", told)

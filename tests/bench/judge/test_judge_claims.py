@@ -11,6 +11,7 @@ from observed import Asked, observed, table, with_figures
 from tandem.bench.claims.register import ASKS, register
 from tandem.bench.judge.claims import BY, answers
 from tandem.bench.judge.form import Acceptance, Cell, Controls, Equality, Load, MarkedRound, Ratio
+from tandem.bench.judge.observations import observe
 from tandem.bench.manifest import Speculation
 
 C4 = Load(concurrency=4)
@@ -404,3 +405,19 @@ def test_one_window_compares_no_windows():
     found = answer("C10", seen=of_the_post())
     assert found.answer == "not comparable"
     assert "no variant with 5, 15" in found.why
+
+
+# recorded runs
+
+
+def test_in_a_recorded_run_llmperf_s_definition_turns_a_gain_of_three_into_a_loss(root):
+    seen = observe(root / "tests" / "watch" / "measured" / "run")
+    found = next(one for one in answers(seen, (), (), (), margin=0.05) if one.claim == "C2")
+    assert "repeat at concurrency 1: by llmperf's definition 44.6 to 91.5 ms, TPOT 45.0 to 15.0 ms" in found.llmperf
+
+
+def test_a_recorded_run_of_real_servers_is_no_run_of_the_post_s_set_up(root):
+    seen = observe(root / "tests" / "benchmarks" / "real_run" / "ngram")
+    said = {one.claim: one for one in answers(seen, (), (), (), margin=0.05)}
+    assert {said[claim].answer for claim in ("C1", "C9", "C10", "C11")} == {"not comparable"}
+    assert "the target is smollm2, not Qwen/Qwen3-32B" in said["C1"].why
