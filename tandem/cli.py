@@ -58,7 +58,7 @@ _COMMANDS = {
     "bench": _Command("measure servers, read again and publish what was measured"),
     "dashboard": _Command("draw what CloudWatch would show of a run, as one page that needs no AWS"),
     "twin": _Command("start the servers of an experiment as twins, without an accelerator"),
-    "doctor": _Command("ask the account whether an environment can be deployed and raised; nothing is written"),
+    "doctor": _Command("ask the account whether an environment can be deployed and raised; or prove its one-shot stop"),
     "start": _Command("raise the fleet for so many hours, behind a lease and an armed stop"),
     "stop": _Command("stop the fleet: fence it and set it to 0; or lift the fence"),
     "status": _Command("show the fleet, what it has cost since its launch, and what will end it"),

@@ -562,6 +562,16 @@ def test_a_refused_update_leaves_the_group_updating_and_as_it_was(endpoint, grou
     assert (fleet.states(), fleet.described()["scalingConfig"]["desiredSize"]) == (["running"], 1)
 
 
+def test_a_throttled_update_is_refused_and_changes_nothing(endpoint, group, refusal):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, throttles=True))
+
+    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+
+    assert (code, fleet.described()["status"], fleet.states()) == ("ThrottlingException", "ACTIVE", ["running"])
+
+
 def test_the_slow_factor_multiplies_the_delays(endpoint, group):
     fleet = group()
     slow = Fleet(start_delay_s=10, stop_delay_s=10, slow_factor=10)

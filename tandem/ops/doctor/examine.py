@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tandem.ops.doctor import capacity, cluster, identity, money, people, storage, zones
+from tandem.ops.doctor import capacity, cluster, identity, money, people, prove_stop, storage, zones
 from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import REFUSED, WORLD, Finding, Group, Line, unknown
 from tandem.ops.doctor.subject import Subject
@@ -85,6 +85,16 @@ def examine(subject: Subject, account: Account, checks: Iterable[Check] = CHECKS
 
     with ThreadPoolExecutor(AT_ONCE, thread_name_prefix="doctor") as pool:
         return tuple(line for found in pool.map(lines, asked) for line in found)
+
+
+def proven(account: Account, say: Callable[[str], None]) -> Line:
+    """Fire the one-shot stop of an account's environment once, and return what came of it.
+
+    Raises:
+        RefusedError, OpsError: as of `prove_stop.prove`.
+    """
+    finding = prove_stop.prove(account, say=say)
+    return _line(Check(id=prove_stop.CHECK, group="cluster", find=lambda *_: iter((finding,))), finding)
 
 
 def _made(check: Check, subject: Subject, account: Account) -> Iterator[Line]:

@@ -20,6 +20,7 @@ class Fleet:
         keeps_surplus: sizes are taken, but the group terminates nobody, as where a drain or a hook holds on for
             ever; its deletion waits too. Terminating by id works.
         refuses_update: the group is UPDATING and refuses UpdateNodegroupConfig with ResourceInUseException.
+        throttles: UpdateNodegroupConfig is refused with ThrottlingException.
         no_capacity: no instance starts; the group gets the health issue AsgInstanceLaunchFailures and is DEGRADED.
         half: no more than half of the desired instances are ever alive, rounded down; the rest is as without capacity.
         only: `cluster/node group` for which the knobs above hold; empty for all.
@@ -35,6 +36,7 @@ class Fleet:
     ignores_request: bool = False
     keeps_surplus: bool = False
     refuses_update: bool = False
+    throttles: bool = False
     no_capacity: bool = False
     half: bool = False
     only: str = ""

@@ -38,6 +38,7 @@ class Knobs:
     ignores_request: bool = False
     keeps_surplus: bool = False
     refuses_update: bool = False
+    throttles: bool = False
     no_capacity: bool = False
     half: bool = False
     only: str = ""

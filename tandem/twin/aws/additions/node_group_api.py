@@ -116,6 +116,8 @@ def _updated(cluster, name, said):
     nodegroup = eks._nodegroups.get(f"{cluster}/{name}")
     if nodegroup is None:
         return _missing(name)
+    if fleet_knobs.of(f"{cluster}/{name}").throttles:
+        return eks._error(429, "ThrottlingException", "Rate exceeded")
     scaling = {**nodegroup["scalingConfig"], **said.get("scalingConfig", {})}
     if not in_order(scaling):
         return eks._error(400, "InvalidParameterException", f"Minimum, desired and maximum out of order: {scaling}")

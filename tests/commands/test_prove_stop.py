@@ -1,0 +1,355 @@
+"""`tandem doctor --prove-stop` as it is typed: the one-shot stop fired at the local endpoint, and what may go wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from fleet_world import Fleet
+
+from tandem.ops.doctor import prove_stop
+from tandem.spec import names
+from tandem.start import schedule
+from tandem.stop import Lease
+from tandem.twin.aws import fleet as knobs
+from tandem.twin.faults.proxy import FaultProxy
+from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
+
+PROVE = ("doctor", "--prove-stop")
+BROKEN = knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the schedule be due at once, and nobody wait for minutes."""
+    for name, value in {"AHEAD_S": 0.0, "WAIT_S": 4.0, "EVERY_S": 0.05}.items():
+        monkeypatch.setattr(prove_stop, name, value)
+
+
+@pytest.fixture
+def saying(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Spell the payload otherwise than a start does."""
+
+    def act(said: dict[str, Any]) -> None:
+        def spelt(*of: Any) -> dict[str, Any]:
+            wanted = schedule(*of)
+            return {**wanted, "Target": {**wanted["Target"], "Input": json.dumps(said)}}
+
+        monkeypatch.setattr(prove_stop, "schedule", spelt)
+
+    return act
+
+
+class Clock:
+    """The module `time` as the proof sees it: something is done where it sleeps."""
+
+    def __init__(self, sleep: Callable[[float], None], monotonic: Callable[[], float] = time.monotonic) -> None:
+        self.sleep, self.monotonic = sleep, monotonic
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Do something while the proof waits for a schedule that is not due yet."""
+
+    def act(doing: Callable[[float], None], *, ahead_s: float = 60.0, **more: Any) -> None:
+        monkeypatch.setattr(prove_stop, "AHEAD_S", ahead_s)
+        monkeypatch.setattr(prove_stop, "time", Clock(doing, **more))
+
+    return act
+
+
+def schedules(fleet: Fleet) -> list[str]:
+    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)["Schedules"]
+    return [one["Name"] for one in listed]
+
+
+def letters(fleet: Fleet) -> list[Any]:
+    sqs = fleet.client("sqs")
+    url = sqs.get_queue_url(QueueName=names.dead_letter_queue(fleet.environment))["QueueUrl"]
+    counted = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+    return [counted["ApproximateNumberOfMessages"], counted["ApproximateNumberOfMessagesNotVisible"]]
+
+
+def lease(fleet: Fleet, minutes: float) -> None:
+    now = datetime.now(UTC)
+    fleet.put("runs/r1/lease.json", {
+        "schema": 1, "run": "r1", "who": "anna", "experiment": None, "node_label": {}, "created": str(now),
+        "deadline": str(now + timedelta(minutes=minutes)), "beats": False, "schedule": "stop-r1",
+    })  # fmt: skip
+    fleet.put("lease.json", {"schema": 1, "run": "r1"})
+
+
+# it is proven
+
+
+def test_eks_takes_the_call_and_nothing_is_left_behind(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet.tandem(*PROVE) == 0
+
+    told = capsys.readouterr().out
+    eks = fleet.client("eks")
+    (update,) = eks.list_updates(name=fleet.guarded.cluster, nodegroupName=fleet.guarded.node_group)["updateIds"]
+    assert f"(its update {update})" in " ".join(told.split())
+    assert "the one-shot stop reaches EKS: 1 ok" in told
+    assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
+
+
+def test_json_says_the_same(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.tandem(*PROVE, "--json")
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["exit_code"], said["counts"]["ok"]) == (0, 1)
+    assert (said["lines"][0]["check"], said["lines"][0]["level"]) == ("prove-stop", "ok")
+
+
+def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet: Fleet, waiting: Callable[..., None]) -> None:
+    group, sent = fleet.guarded.schedule_group, []
+
+    def read(_: float) -> None:
+        (name,) = schedules(fleet)
+        sent.append(fleet.client("scheduler").get_schedule(GroupName=group, Name=name))
+        raise KeyboardInterrupt
+
+    waiting(read)
+    fleet.tandem(*PROVE)
+
+    now = datetime.now(UTC)
+    lease = Lease(run="r", who="anna", experiment=None, node_label={}, created=now, deadline=now, beats=True,
+                  schedule="stop-r")  # fmt: skip
+    start = schedule(fleet.guarded, lease)
+    for name in ("Arn", "RoleArn", "Input", "DeadLetterConfig"):
+        assert sent[0]["Target"][name] == start["Target"][name]
+    for name in ("ActionAfterCompletion", "FlexibleTimeWindow", "ScheduleExpressionTimezone", "State"):
+        assert sent[0][name] == start[name]
+
+
+def test_it_is_proven_behind_a_fence_too(fleet: Fleet) -> None:
+    fleet.tandem("stop")
+
+    assert fleet.tandem(*PROVE) == 0
+
+
+def test_it_is_proven_again(fleet: Fleet) -> None:
+    assert [fleet.tandem(*PROVE), fleet.tandem(*PROVE)] == [0, 0]
+
+
+# it is refused
+
+
+def refused(fleet: Fleet, proxy: FaultProxy) -> int:
+    proxy.forget()
+    code = fleet.tandem(*PROVE)
+    assert proxy.requests("CreateSchedule") == ()
+    return code
+
+
+def test_a_raised_fleet_is_left_alone(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.scale(1)
+
+    assert refused(fleet, proxy) == 2
+    assert fleet.states() == ["running"]
+    assert "a proof is fired at a fleet at 0 alone" in capsys.readouterr().err
+
+
+def test_a_live_lease_is_left_alone(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+    lease(fleet, minutes=60)
+
+    assert refused(fleet, proxy) == 2
+    assert "run r1 of anna has the fleet until" in capsys.readouterr().err
+
+
+def test_a_lease_that_is_not_understood_may_be_one(fleet: Fleet, proxy: FaultProxy) -> None:
+    fleet.put("lease.json", {"schema": 1, "who": "anna"})
+
+    assert refused(fleet, proxy) == 2
+
+
+def test_a_lease_that_has_ended_keeps_nobody_from_it(fleet: Fleet) -> None:
+    lease(fleet, minutes=-1)
+
+    assert fleet.tandem(*PROVE) == 0
+
+
+def test_another_tools_node_group_is_left_alone(undeployed: Fleet, proxy: FaultProxy) -> None:
+    undeployed.deploy(tags={"owner": "somebody"})
+
+    assert refused(undeployed, proxy) == 2
+
+
+def test_without_a_node_group_there_is_nothing_to_send_to(
+    undeployed: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.deploy(group=False)
+
+    assert refused(undeployed, proxy) == 2
+    assert "deploy Fleet first" in capsys.readouterr().err
+
+
+def test_a_group_that_is_being_updated_is_left_alone(fleet: Fleet, proxy: FaultProxy) -> None:
+    fleet.endpoint.fleet(knobs.Fleet(refuses_update=True))
+
+    assert refused(fleet, proxy) == 2
+
+
+@pytest.mark.parametrize("operation", ["GetObject", "DescribeNodegroup", "DescribeInstances", "ListUpdates"])
+def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet: Fleet, proxy: FaultProxy, operation: str) -> None:
+    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+
+    assert refused(fleet, proxy) == 3
+
+
+# it fails, or is not known
+
+
+def test_a_throttled_target_proves_nothing_and_its_letter_is_taken_out(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.endpoint.fleet(knobs.Fleet(throttles=True, retry_delay_s=0.05))
+
+    assert fleet.tandem(*PROVE) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    assert "unknown prove-stop" in told
+    assert "ThrottlingException: Rate exceeded" in told
+    assert (schedules(fleet), letters(fleet)) == ([], ["0", "0"])
+
+
+def test_a_payload_that_scheduler_does_not_take_fails(
+    fleet: Fleet, saying: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saying({"clusterName": fleet.guarded.cluster, "nodegroupName": fleet.guarded.node_group})
+
+    assert fleet.tandem(*PROVE) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    assert "Scheduler does not take the one-shot stop" in told
+    assert "correct the payload in tandem/start.py" in told
+
+
+def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(
+    fleet: Fleet, saying: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.endpoint.fleet(BROKEN)
+    saying({"ClusterName": fleet.guarded.cluster, "NodegroupName": fleet.guarded.node_group,
+            "ScalingConfig": {"minSize": 0, "desiredSize": 0}})  # fmt: skip
+
+    assert fleet.tandem(*PROVE) == 3
+    told = " ".join(capsys.readouterr().out.split())
+    assert "fail prove-stop" in told
+    assert "unknown member ScalingConfig.minSize" in told
+    assert letters(fleet) == ["0", "0"]
+
+
+def test_a_letter_of_somebody_elses_is_left_in_the_queue(fleet: Fleet) -> None:
+    sqs = fleet.client("sqs")
+    url = sqs.get_queue_url(QueueName=names.dead_letter_queue(fleet.environment))["QueueUrl"]
+    arn = {"DataType": "String", "StringValue": "arn:aws:scheduler:us-east-2:1:schedule/g/stop-r1"}
+    sqs.send_message(QueueUrl=url, MessageBody="{}", MessageAttributes={"SCHEDULE_ARN": arn})
+
+    assert fleet.tandem(*PROVE) == 0
+    assert sum(map(int, letters(fleet))) == 1
+
+
+def test_an_update_that_never_ends_is_no_proof(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.endpoint.fleet(knobs.Fleet(ignores_request=True))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prove_stop, "WAIT_S", 1.0)
+        assert fleet.tandem(*PROVE) == 3
+    assert "not done it yet" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_schedule_that_somebody_took_away_is_told(
+    fleet: Fleet, waiting: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 1.0, 1000.0])
+
+    def starts(_: float) -> None:
+        for name in schedules(fleet):
+            fleet.client("scheduler").delete_schedule(GroupName=fleet.guarded.schedule_group, Name=name)
+
+    waiting(starts, monotonic=lambda: next(times))
+
+    assert fleet.tandem(*PROVE) == 3
+    assert "a start took it away" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_group_of_schedules_that_is_missing_asks_for_guard(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.client("scheduler").delete_schedule_group(Name=fleet.guarded.schedule_group)
+
+    assert fleet.tandem(*PROVE) == 3
+    assert "deploy Guard" in capsys.readouterr().out
+
+
+def test_a_stop_in_the_same_minute_leaves_it_unknown(
+    fleet: Fleet, waiting: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped: list[int] = []
+
+    def stops(for_s: float) -> None:
+        if not stopped:
+            stopped.append(fleet.tandem("stop"))
+        time.sleep(for_s)
+
+    waiting(stops, ahead_s=2.0)
+
+    assert fleet.tandem(*PROVE) == 3
+    assert "whose update it was cannot be told" in " ".join(capsys.readouterr().out.split())
+    assert stopped == [0]
+
+
+@pytest.mark.parametrize(
+    ("operation", "action"),
+    [("CreateSchedule", "scheduler:CreateSchedule"), ("ReceiveMessage", "sqs:ReceiveMessage"),
+     ("DescribeUpdate", "eks:DescribeUpdate")],
+)  # fmt: skip
+def test_a_denied_call_names_what_to_allow(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], operation: str, action: str
+) -> None:
+    proxy.use(Rule(operation=operation, fault=ACCESS_DENIED))
+
+    assert fleet.tandem(*PROVE) == 3
+    assert f"add {action} on" in capsys.readouterr().out
+    assert schedules(fleet) == []
+
+
+# it is interrupted
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_proof_leaves_no_schedule(fleet: Fleet, waiting: Callable[..., None], how: int) -> None:
+    there: list[str] = []
+
+    def interrupted(_: float) -> None:
+        there.extend(schedules(fleet))
+        os.kill(os.getpid(), how)
+
+    waiting(interrupted)
+
+    assert fleet.tandem(*PROVE) == 130
+    assert len(there) == 1
+    assert schedules(fleet) == []
+
+
+def test_what_a_lost_answer_left_is_deleted_too(fleet: Fleet, proxy: FaultProxy) -> None:
+    proxy.use(Rule(operation="CreateSchedule", fault=LoseAnswer()))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prove_stop, "AHEAD_S", 60.0)
+        assert fleet.tandem(*PROVE) == 3
+
+    assert schedules(fleet) == []
+
+
+def test_the_policy_has_the_proofs_rights_where_it_is_asked_for(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.tandem("doctor", "--policy")
+    plain = capsys.readouterr().out
+    undeployed.tandem(*PROVE, "--policy")
+    proof = capsys.readouterr().out
+
+    for action in ("scheduler:CreateSchedule", "iam:PassRole", "sqs:ReceiveMessage", "eks:ListUpdates", "kms:Decrypt"):
+        assert (action in plain, action in proof) == (False, True)

@@ -1,0 +1,104 @@
+"""The proof of the one-shot stop where policies bind: asked with the printed policy, fired by the schedules' role."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fleet_world import Fleet, write_environment
+
+from tandem.ops.doctor import prove_stop
+from tandem.ops.doctor.calls import policy
+from tandem.spec import names
+from tandem.twin.aws import fleet as knobs
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.principal import under
+
+pytestmark = pytest.mark.proof
+
+ACCOUNT = "111122223333"
+TRUST = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
+
+
+@pytest.fixture(scope="module")
+def enforcing() -> Iterator[Endpoint]:
+    with Endpoint(account=ACCOUNT, region="us-east-2", enforce=True) as running:
+        running.client("iam").create_role(RoleName="any", AssumeRolePolicyDocument="{}")
+        running.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05))
+        yield running
+
+
+@pytest.fixture
+def proven(
+    enforcing: Endpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[int, Fleet]]:
+    """Deploy, give the schedules' role this trust and these rights, and prove it as somebody; the exit code."""
+    for name, value in {"AHEAD_S": 0.0, "WAIT_S": 4.0, "EVERY_S": 0.05}.items():
+        monkeypatch.setattr(prove_stop, name, value)
+    fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
+    fleet.deploy()
+
+    def act(*statements: Any, trust: Any = TRUST, without: str = "") -> tuple[int, Fleet]:
+        iam, role = fleet.client("iam"), names.scheduler_role(fleet.environment)
+        document = {"Version": "2012-10-17", "Statement": [trust] if trust else []}
+        iam.update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(document))
+        own = {"Version": "2012-10-17", "Statement": list(statements)}
+        iam.put_role_policy(RoleName=role, PolicyName="stop", PolicyDocument=json.dumps(own))
+        rights = policy(fleet.environment, proof=True)["Statement"]
+        who = under(enforcing, *(one for one in rights if one["Action"] != without))
+        for name, value in {**enforcing.client_environment(tmp_path), **who.environment()}.items():
+            monkeypatch.setenv(name, value)
+        return fleet.tandem("doctor", "--prove-stop"), fleet
+
+    act.rights = rights_of(fleet)  # type: ignore[attr-defined]
+    return act
+
+
+def rights_of(fleet: Fleet) -> list[dict[str, Any]]:
+    """As stacks/guard_rights.py gives them, but for the key: there is none here."""
+    mine = fleet.guarded
+    group = f"arn:aws:eks:{mine.region}:{mine.account}:nodegroup/{mine.cluster}/{mine.node_group}/*"
+    return [
+        {"Effect": "Allow", "Action": ["eks:UpdateNodegroupConfig"], "Resource": [group]},
+        {"Effect": "Allow", "Action": ["sqs:SendMessage"], "Resource": [mine.dead_letter_arn]},
+    ]
+
+
+def told(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_with_the_printed_policy_and_the_roles_rights_it_is_proven(proven: Any) -> None:
+    code, fleet = proven(*proven.rights)
+
+    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)["Schedules"]
+    assert (code, listed) == (0, [])
+
+
+def test_a_role_that_scheduler_may_not_have_asks_for_guard(proven: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = proven(*proven.rights, trust=None)
+
+    said = told(capsys)
+    assert code == 3
+    assert "fail prove-stop Scheduler may not have the role" in said
+    assert "do deploy Guard" in said
+
+
+def test_a_role_without_its_right_fails_with_the_letters_words(proven: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = proven(proven.rights[1])
+
+    said = told(capsys)
+    assert code == 3
+    assert "fail prove-stop Scheduler gave the call up" in said
+    assert "AccessDenied" in said
+    assert "do deploy Guard" in said
+
+
+def test_who_may_not_pass_the_role_is_told_so(proven: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    code, _ = proven(*proven.rights, without="iam:PassRole")
+
+    assert code == 3
+    assert "do add iam:PassRole on arn:aws:iam::" in told(capsys)
