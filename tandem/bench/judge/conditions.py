@@ -169,7 +169,7 @@ def _by_arm(seen: Observations, codes: Whole) -> dict[str, list[int]]:
 def errors(seen: Observations) -> Check:
     """Return whether every arm answered: the run is void where the baseline, or every variant, answered nothing."""
     counts = {}
-    for arm in (seen.baseline, *seen.variants):
+    for arm in (seen.baseline, *seen.variants, *([seen.control] if seen.control else [])):
         rows = seen.of_arm(arm)
         counts[arm] = int(rows.sum()), int((rows & seen.failed).sum())
     silent = [arm for arm, (asked, failed) in counts.items() if asked == failed]

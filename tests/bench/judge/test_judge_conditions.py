@@ -1,0 +1,166 @@
+"""Errors, warm-up, the measuring machine, placements and starts: what a run was measured under."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from observed import Asked, observed
+
+from tandem.bench import rounds
+from tandem.bench.judge.controls import controls
+from tandem.bench.judge.form import Check, Controls
+from tandem.bench.manifest import WarmUp
+from tandem.bench.rounds import RoundLoad
+
+PROMPTS = 4
+QUIET = {"wall_s": 60.0, "client_cpu": 0.02, "lag_p99_s": 0.001}
+
+
+def requests(arm: str, number: int = 0, **more) -> list[Asked]:
+    return [Asked(arm=arm, prompt=f"p{prompt}", round=number, **more) for prompt in range(PROMPTS)]
+
+
+def both(number: int = 0, **more) -> list[Asked]:
+    return [*requests("base", number, **more), *requests("spec", number, **more)]
+
+
+def check(found: Controls, name: str) -> Check:
+    return next(one for one in found.checks if one.name == name)
+
+
+def judged(asked: list[Asked], **changes) -> Controls:
+    return controls(observed(asked, **changes))
+
+
+def test_every_check_stands_there_once():
+    assert [one.name for one in judged(both()).checks] == [
+        "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors",
+    ]  # fmt: skip
+
+
+def test_a_run_without_a_request_has_checks_too():
+    assert len(judged([]).checks) == 8
+
+
+@pytest.mark.parametrize(
+    ("asked", "result", "sentence"),
+    [
+        (both(), "passed", "all 8 requests were answered"),
+        ([*requests("base"), *requests("spec", error="closed")], "failed", "spec answered none of 4 requests"),
+        ([*requests("base", error="closed"), *requests("spec")], "failed", "base answered none of 4 requests"),
+        ([*both(), Asked(arm="spec", error="closed")], "caution", "spec failed 1 of 5 requests"),
+        (requests("base"), "failed", "spec was never asked"),
+    ],
+    ids=["all", "no variant", "no baseline", "some", "never asked"],
+)
+def test_errors_of_an_arm_are_told_and_an_arm_that_answers_nothing_voids(asked, result, sentence):
+    found = judged(asked)
+
+    assert check(found, "errors") == Check(name="errors", result=result, sentence=sentence)
+    assert (sentence in found.void) == (result == "failed")
+
+
+def test_one_dead_variant_of_two_voids_nothing():
+    asked = [*both(), *requests("other", error="closed")]
+
+    assert check(judged(asked, arms=("base", "spec", "other")), "errors").result == "caution"
+
+
+@pytest.mark.parametrize(
+    ("stable", "result"), [((True, True), "passed"), ((True, False), "caution"), ((None, None), "absent")]
+)
+def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
+    warm_up = {name: WarmUp(requests=8, stable=one) for name, one in zip(("base", "spec"), stable, strict=True)}
+    found = check(judged(both(), warm_up=warm_up), "warm-up")
+
+    assert found.result == result
+    assert ("spec was not stable" in found.sentence) == (result == "caution")
+
+
+@pytest.mark.parametrize(
+    ("places", "result"),
+    [
+        ((("first", "second"),), "caution"),
+        ((("first", "second"), ("second", "first")), "passed"),
+        ((("first", "first"),), "passed"),
+        (((None, None),), "absent"),
+        ((("first", None),), "caution"),
+    ],
+    ids=["a half each", "swapped", "one place", "not said", "one said"],
+)
+def test_what_halves_differ_by_is_left_out_unless_they_are_swapped(places, result):
+    asked = [
+        request
+        for number, (base, spec) in enumerate(places)
+        for request in [*requests("base", number, placement=base), *requests("spec", number, placement=spec)]
+    ]
+    found = judged(asked)
+
+    assert check(found, "placement").result == result
+    assert any("how halves differ" in caution for caution in found.cautions) == (result == "caution")
+
+
+@pytest.mark.parametrize(("starts", "result"), [(0, "absent"), (1, "caution"), (5, "caution"), (6, "passed")])
+def test_what_restarts_differ_by_is_left_out_of_fewer_than_six(starts, result):
+    asked = [request for number in range(max(starts, 1)) for request in both(number)]
+    seen = observed([replace(one, start=f"{one.arm}-{one.round}" if starts else None) for one in asked])
+    found = controls(seen)
+
+    assert check(found, "start").result == result
+    assert any("how restarts differ" in caution for caution in found.cautions) == (result == "caution")
+
+
+def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = None) -> Controls:
+    """A run whose requests take a second, with the load of its rounds."""
+    lines = [msgspec.json.encode(RoundLoad(round=number, **load)) + b"\n" for number, load in enumerate(loads)]
+    (folder / rounds.FILE).write_bytes(b"".join(lines))
+    every = asked or [request for number in range(len(loads)) for request in both(number)]
+    return controls(replace(observed(every), folder=folder))
+
+
+def test_without_the_load_of_rounds_nothing_is_marked():
+    found = judged(both())
+
+    assert (check(found, "client load").result, found.marked) == ("absent", ())
+
+
+@pytest.mark.parametrize(
+    ("load", "marked"),
+    [
+        (QUIET, False),
+        (QUIET | {"client_cpu": 0.9}, True),
+        (QUIET | {"lag_p99_s": 0.02}, False),
+        (QUIET | {"lag_p99_s": 0.06}, True),
+        (QUIET | {"client_cpu": 0.9, "wall_s": 0.5}, False),
+    ],
+    ids=["quiet", "a whole CPU", "late by 2 % of a request", "late by 6 % of a request", "half a second"],
+)
+def test_a_round_is_marked_where_the_client_was_the_bottleneck(tmp_path, load, marked):
+    found = loaded(tmp_path, QUIET, load)
+
+    assert [one.round for one in found.marked] == [1] * marked
+    assert check(found, "client load").result == ("caution" if marked else "passed")
+    assert not found.void
+
+
+def test_a_run_whose_rounds_are_all_marked_is_void(tmp_path):
+    found = loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET | {"client_cpu": 0.85})
+
+    assert len(found.marked) == 2
+    assert "the client was the bottleneck in every round that compares arms" in found.void[0]
+
+
+def test_a_quiet_control_round_saves_no_run_whose_other_rounds_are_marked(tmp_path):
+    asked = [*both(), *requests("base", 1), *requests("base#2", 1)]
+
+    assert loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET, asked=asked).void
+
+
+def test_a_marked_control_round_gives_no_floor(tmp_path):
+    asked = [*both(), *requests("base", 1), *requests("base#2", 1)]
+
+    assert loaded(tmp_path, QUIET, QUIET, asked=asked).floors
+    assert not loaded(tmp_path, QUIET, QUIET | {"client_cpu": 0.95}, asked=asked).floors

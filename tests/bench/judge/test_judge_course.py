@@ -1,0 +1,115 @@
+"""Drift, order and first round: what time and order did to one and the same arm."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from observed import Asked, observed
+
+from tandem.bench.judge.controls import controls
+from tandem.bench.judge.form import Check
+from tandem.bench.judge.observations import Observations
+
+PROMPTS = 12
+HOUR_S = 3600.0
+
+
+def asked(
+    log: Callable[[str, int, bool], float],
+    *,
+    rounds: int = 4,
+    halves: bool = True,
+    arms: tuple[str, ...] = ("base", "spec"),
+    noise: float = 0.01,
+) -> Observations:
+    """A B B A in each round, an hour apart; `log` adds to the log time: of an arm, a round, and asked second or not."""
+    rng = np.random.default_rng(7)
+    lengths = rng.normal(7, 0.4, PROMPTS)
+    requests = []
+    for number in range(rounds):
+        for prompt, length in enumerate(lengths):
+            half = prompt % 2 if halves else 0
+            for place, arm in enumerate(arms):
+                second = (place + half) % 2 == 1
+                added = log(arm, number, second) - (0.4 if arm == "spec" else 0.0) + rng.normal(0, noise)
+                slot = 2 * half + second
+                at_s = number * HOUR_S + slot * 60 + prompt
+                e2e_ms = math.exp(length + added)
+                requests.append(
+                    Asked(arm=arm, prompt=f"p{prompt}", round=number, slot=slot, e2e_ms=e2e_ms, start_s=at_s)
+                )
+    return observed(requests, arms=arms)
+
+
+def check(seen: Observations, name: str) -> Check:
+    return next(one for one in controls(seen).checks if one.name == name)
+
+
+def steady(arm: str, number: int, second: bool) -> float:
+    return 0.0
+
+
+def test_a_steady_run_passes():
+    seen = asked(steady)
+
+    assert {check(seen, name).result for name in ("drift", "order", "warm-up")} == {"passed"}
+
+
+@pytest.mark.parametrize(("step", "word"), [(0.1, "slower"), (-0.1, "faster")])
+def test_an_arm_that_drifts_is_named_with_its_change(step, word):
+    found = check(asked(lambda arm, number, second: step * number * (arm == "spec")), "drift")
+    change = abs(math.expm1(3 * step))
+
+    assert found.result == "caution"
+    assert found.sentence.startswith("from its first round to its last, spec became ")
+    assert float(found.sentence.split("became ")[1].split("%")[0]) == pytest.approx(100 * change, rel=0.05)
+    assert f"% {word} (" in found.sentence
+
+
+def test_a_drift_inside_the_margin_is_none():
+    assert check(asked(lambda arm, number, second: 0.01 * number), "drift").result == "passed"
+
+
+def test_noise_is_no_drift():
+    assert check(asked(steady, noise=0.3), "drift").result == "passed"
+
+
+def test_in_one_round_no_drift_can_be_seen():
+    assert check(asked(steady, rounds=1), "drift").result == "absent"
+
+
+def test_who_is_asked_second_and_slower_shows_as_an_order():
+    found = check(asked(lambda arm, number, second: 0.15 * second), "order")
+
+    assert found.result == "caution"
+    assert float(found.sentence.split("was ")[1].split("%")[0]) == pytest.approx(100 * math.expm1(0.15), rel=0.1)
+
+
+def test_a_speed_up_is_no_order():
+    assert check(asked(lambda arm, number, second: -1.0 * (arm == "spec")), "order").result == "passed"
+
+
+def test_where_one_order_was_asked_its_effect_cannot_be_told_from_the_speed_up():
+    found = check(asked(steady, halves=False), "order")
+
+    assert (found.result, "one order only" in found.sentence) == ("caution", True)
+
+
+def test_arms_that_are_asked_at_once_have_no_order():
+    at_once = observed(
+        [Asked(arm=arm, prompt=f"p{number}") for number in range(4) for arm in ("base", "spec")],
+        schedule="simultaneous",
+    )
+
+    assert check(at_once, "order").result == "absent"
+
+
+def test_a_cold_first_round_is_a_caution_with_the_arm():
+    found = check(asked(lambda arm, number, second: 0.3 * (number == 0) * (arm == "base")), "warm-up")
+
+    assert found.result == "caution"
+    assert found.sentence.startswith("base was 3")
+    assert "% slower" in found.sentence
