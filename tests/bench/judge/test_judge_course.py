@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -17,8 +18,16 @@ PROMPTS = 12
 HOUR_S = 3600.0
 
 
+class At(NamedTuple):
+    """Of whom a request is asked, in which round, and whether second in its pass."""
+
+    arm: str
+    round: int
+    second: bool
+
+
 def asked(
-    log: Callable[[str, int, bool], float],
+    log: Callable[[At], float],
     *,
     rounds: int = 4,
     halves: bool = True,
@@ -34,7 +43,7 @@ def asked(
             half = prompt % 2 if halves else 0
             for place, arm in enumerate(arms):
                 second = (place + half) % 2 == 1
-                added = log(arm, number, second) - (0.4 if arm == "spec" else 0.0) + rng.normal(0, noise)
+                added = log(At(arm, number, second)) - (0.4 if arm == "spec" else 0.0) + rng.normal(0, noise)
                 slot = 2 * half + second
                 at_s = number * HOUR_S + slot * 60 + prompt
                 e2e_ms = math.exp(length + added)
@@ -48,7 +57,7 @@ def check(seen: Observations, name: str) -> Check:
     return next(one for one in controls(seen).checks if one.name == name)
 
 
-def steady(arm: str, number: int, second: bool) -> float:
+def steady(_: At) -> float:
     return 0.0
 
 
@@ -60,7 +69,7 @@ def test_a_steady_run_passes():
 
 @pytest.mark.parametrize(("step", "word"), [(0.1, "slower"), (-0.1, "faster")])
 def test_an_arm_that_drifts_is_named_with_its_change(step, word):
-    found = check(asked(lambda arm, number, second: step * number * (arm == "spec")), "drift")
+    found = check(asked(lambda at: step * at.round * (at.arm == "spec")), "drift")
     change = abs(math.expm1(3 * step))
 
     assert found.result == "caution"
@@ -70,7 +79,7 @@ def test_an_arm_that_drifts_is_named_with_its_change(step, word):
 
 
 def test_a_drift_inside_the_margin_is_none():
-    assert check(asked(lambda arm, number, second: 0.01 * number), "drift").result == "passed"
+    assert check(asked(lambda at: 0.01 * at.round), "drift").result == "passed"
 
 
 def test_noise_is_no_drift():
@@ -82,14 +91,14 @@ def test_in_one_round_no_drift_can_be_seen():
 
 
 def test_who_is_asked_second_and_slower_shows_as_an_order():
-    found = check(asked(lambda arm, number, second: 0.15 * second), "order")
+    found = check(asked(lambda at: 0.15 * at.second), "order")
 
     assert found.result == "caution"
     assert float(found.sentence.split("was ")[1].split("%")[0]) == pytest.approx(100 * math.expm1(0.15), rel=0.1)
 
 
 def test_a_speed_up_is_no_order():
-    assert check(asked(lambda arm, number, second: -1.0 * (arm == "spec")), "order").result == "passed"
+    assert check(asked(lambda at: -1.0 * (at.arm == "spec")), "order").result == "passed"
 
 
 def test_where_one_order_was_asked_its_effect_cannot_be_told_from_the_speed_up():
@@ -108,7 +117,7 @@ def test_arms_that_are_asked_at_once_have_no_order():
 
 
 def test_a_cold_first_round_is_a_caution_with_the_arm():
-    found = check(asked(lambda arm, number, second: 0.3 * (number == 0) * (arm == "base")), "warm-up")
+    found = check(asked(lambda at: 0.3 * (at.round == 0) * (at.arm == "base")), "warm-up")
 
     assert found.result == "caution"
     assert found.sentence.startswith("base was 3")
