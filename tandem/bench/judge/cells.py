@@ -44,8 +44,9 @@ def cells(seen: Observations, controls: Controls, *, margin: float, level: float
 
 def counted_rounds(seen: Observations, controls: Controls) -> Mask:
     """Return which rounds count, by their number: not those in which the measuring machine was the bottleneck."""
-    counted = np.ones(int(seen.round.max(initial=-1)) + 1, bool)
-    counted[[one.round for one in controls.marked if 0 <= one.round < len(counted)]] = False
+    marked = np.array([one.round for one in controls.marked if 0 <= one.round <= seen.round.max(initial=-1)], np.intp)
+    counted = np.ones(int(marked.max(initial=-1)) + 1, bool)  # no longer than needed: a round's number may be anything
+    counted[marked] = False
     return counted
 
 

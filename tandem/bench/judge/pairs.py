@@ -52,7 +52,7 @@ class Grouped:
 
     Args:
         seen: the run.
-        rounds: which rounds count, by their number; None: all. A round beyond the mask's end does not count.
+        rounds: which rounds count, by their number; None: all. A round that the mask does not reach counts.
     """
 
     seen: Observations
@@ -81,9 +81,9 @@ class Grouped:
         number = self.seen.round
         if self.rounds is None:
             return np.ones(len(number), bool)
-        inside: Mask = number < len(self.rounds)
-        inside[inside] = self.rounds[number[inside]]
-        return inside
+        counted: Mask = (number < 0) | (number >= len(self.rounds))
+        counted[~counted] = self.rounds[number[~counted]]
+        return counted
 
     def pairs(self, *, baseline: str, variant: str, class_: int, load: int, metric: str) -> Pairs:
         """Return the pairs of one cell, none where an arm or the metric is not there.

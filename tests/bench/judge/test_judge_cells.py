@@ -160,6 +160,11 @@ def test_rounds_in_which_the_client_was_overloaded_are_left_out():
     assert nothing.why == "every round of base is left out: the measuring machine was the bottleneck"
 
 
+def test_a_round_of_any_number_takes_no_more_memory():
+    rows = [Asked(arm=arm, prompt=f"p{n}", round=10**15) for arm in ("base", "spec") for n in range(6)]
+    assert one(observed(rows), Controls(marked=(MarkedRound(round=10**16, sentence=""),))).verdict == "same"
+
+
 def why(seen, metric="e2e_ms", **of):
     cell = judged(seen, metric=metric)[of.get("variant", "spec"), of.get("class_", "repeat")]
     assert cell.verdict == "no evidence"

@@ -94,9 +94,14 @@ def test_rounds_that_are_left_out_are_in_no_figure():
         for number, both in enumerate(((100, 50), (100, 10), (100, 20)))
         for arm, ms in zip(("base", "spec"), both, strict=True)
     ]
-    found = cell(observed(asked), rounds=np.array([True, False]))
+    found = cell(observed(asked), rounds=np.array([True, False, False]))
     assert list(found.rounds) == [0]
     assert found.logs == pytest.approx([math.log(2)])
+
+
+def test_a_round_that_the_mask_does_not_reach_counts_whatever_its_number():
+    asked = [Asked(arm=arm, round=number) for number in (-3, 0, 10**15) for arm in ("base", "spec")]
+    assert list(cell(observed(asked), rounds=np.array([False])).rounds) == [-3, 10**15]
 
 
 def test_a_round_is_told_by_the_pair_of_starts_and_is_unknown_where_one_did_not_say():
