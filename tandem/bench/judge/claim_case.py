@@ -38,7 +38,7 @@ class Found:
         speed_up: with its interval; None where there is none.
         baseline, measured: in the metric's unit.
         units: prompts, or rounds, that the interval is over.
-        of: what these are.
+        of: `prompts`; of rounds, how many prompts they were of.
         floor: how far the baseline is from itself there, as a ratio above 1; None without a control.
     """
 
@@ -57,8 +57,9 @@ class Found:
         """Say it with its figures."""
         name, of = short_metric(self.metric), unit(self.metric)
         figures = f"{name} {number(self.baseline)} to {number(self.measured)}{'' if of == name else f' {of}'}"
-        ratio = f", {times(self.speed_up.value)} ({interval(self.speed_up)})" if self.speed_up else ""
-        over = "" if self.of == "prompts" else f" over {self.units} {self.of}"
+        ratio = f", {times(self.speed_up.value)}" if self.speed_up else ""
+        ratio += f" ({interval(self.speed_up)})" if self.speed_up and self.speed_up.low is not None else ""
+        over = "" if self.of == "prompts" else f" over {self.units} round{'' if self.units == 1 else 's'} of {self.of}"
         where = f"{self.class_} at {load(self.load)}"
         return f"{where}: {figures}{ratio}, {self.word}{over}"
 
@@ -133,7 +134,7 @@ class Case:
         of_rounds, floor = self.over_rounds(self.variant, cell), self._floor(cell)
         return replace(
             said, word=self._word(of_rounds.speed_up, floor), speed_up=of_rounds.speed_up or cell.speed_up,
-            units=len(of_rounds.rounds), of=f"rounds of {cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
+            units=len(of_rounds.rounds), of=f"{cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
             floor=floor,
         )  # fmt: skip
 

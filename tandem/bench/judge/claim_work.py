@@ -30,27 +30,38 @@ def equality(_: Claim, case: Case) -> Said:
 
 
 def steps(claim: Claim, case: Case) -> Said:
-    """Answer by target steps an output token, and by TTFT."""
+    """Answer by target steps an output token, by the time of a step, and by TTFT."""
     mine, base = accepted(case, case.variant), accepted(case, case.seen.baseline)
     if mine is None or mine.target_steps_per_token is None:
         why = mine.sentence if mine is not None and mine.sentence else "the target's steps are not known"
         return Said("no evidence", f"{case.variant}: {why.rstrip('.')}")
     before = base.target_steps_per_token if base is not None and base.target_steps_per_token else 1.0
-    after = mine.target_steps_per_token
-    prefill = case.found(claim.metrics[0])
+    after, edge = mine.target_steps_per_token, 1 + case.margin
     told = f"target steps an output token: {number(before)} to {number(after)} (by {mine.method})"
-    tpot = [one for one in case.found("tpot_ms") if one.baseline and one.measured]
-    if tpot:
-        step = [one.measured / after / (one.baseline / before) for one in tpot if one.measured and one.baseline]
-        told += f"; a step took {times(float(np.median(step)))} the baseline's time, by TPOT over steps a token"
+    slower = _of_a_step(case, before, after)
+    if slower is not None:
+        told += f"; a step took {times(slower)} the baseline's time, by TPOT over steps a token"
+    prefill = case.found(claim.metrics[0])
     quicker = [one for one in prefill if one.word == "faster"]
     if quicker:
         return Said("contradicted", f"{told}; the first token comes earlier: {listed(quicker)}")
-    if after * (1 + case.margin) < before:
-        known = prefill and all(one.word != "no evidence" for one in prefill)
-        said = "TTFT is faster in no class" if known else "TTFT was called faster in no class, undecided in some"
-        return Said("confirmed", f"{told}; {said}") if prefill else Said("no evidence", f"{told}; there is no TTFT")
-    return Said("contradicted", f"{told}: not fewer")
+    if after * edge >= before:
+        return Said("contradicted", f"{told}: not fewer")
+    if slower is not None and slower * edge < 1:
+        return Said("contradicted", f"{told}: the step itself is faster")
+    high = [one.speed_up.high if one.speed_up else None for one in prefill]
+    unsure = [one for one, end in zip(prefill, high, strict=True) if end is None or end > edge]
+    if unsure or not prefill or slower is None:
+        lack = f"{len(unsure)} of {len(prefill)} classes" if prefill else "every class"
+        return Said("no evidence", f"{told}; the first token may come earlier in {lack}, for all that is known")
+    return Said("confirmed", f"{told}; TTFT is faster in no class, each interval ends below {times(edge)}")
+
+
+def _of_a_step(case: Case, before: float, after: float) -> float | None:
+    """Return how many times the baseline's time a step of the variant took; None without TPOT."""
+    found = [(one.baseline, one.measured) for one in case.found("tpot_ms")]
+    ratios = [measured / after / (baseline / before) for baseline, measured in found if baseline and measured]
+    return float(np.median(ratios)) if ratios else None
 
 
 def cost(claim: Claim, case: Case) -> Said:

@@ -124,7 +124,7 @@ def _cost(  # noqa: PLR0913 - a cost is made of these
 def _sentences(done: Work, usd_per_hour: float | None, servers: int, *, limited: bool) -> list[str]:
     said = []
     if usd_per_hour is None:
-        said.append("Nobody said what the run occupies costs: give it, in USD an hour, with --price.")
+        said.append("Nobody said what an hour of what the run occupied costs: give it, in USD, with --price.")
     elif not done.tokens:
         said.append("There is no cost, because no output token of this arm counts.")
     else:

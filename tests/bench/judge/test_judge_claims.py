@@ -337,12 +337,26 @@ def steps(spec, base=1.0):
     ]
 
 
+STEP = cell("repetition", "tpot_ms", "faster", (2.0, 1.9, 2.1))  # half the time a token at 0.4 steps: 1.25 a step
+QUICK_STEP = cell("repetition", "tpot_ms", "faster", (4.0, 3.9, 4.1))
+
+
 @pytest.mark.parametrize(
-    ("per_token", "ttft", "word"),
-    [(0.4, same, "confirmed"), (1.0, same, "contradicted"), (0.4, faster, "contradicted"), (None, same, "no evidence")],
+    ("per_token", "step", "ttft", "word"),
+    [
+        (0.4, STEP, same, "confirmed"),
+        (0.4, STEP, slower, "confirmed"),
+        (0.4, STEP, unsure, "no evidence"),
+        (None, STEP, same, "no evidence"),
+        (1.0, STEP, same, "contradicted"),
+        (0.4, STEP, faster, "contradicted"),
+        (0.4, QUICK_STEP, same, "contradicted"),
+    ],
 )
-def test_fewer_target_steps_with_no_faster_prefill_is_what_is_claimed(per_token, ttft, word):
-    assert answer("C13", ttft("repetition", "ttft_ms"), acceptance=steps(per_token)).answer == word
+def test_fewer_target_steps_that_are_no_faster_after_a_prefill_that_is_not_is_what_is_claimed(
+    per_token, step, ttft, word
+):
+    assert answer("C13", step, ttft("repetition", "ttft_ms"), acceptance=steps(per_token)).answer == word
 
 
 # set-up
