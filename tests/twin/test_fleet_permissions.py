@@ -122,3 +122,37 @@ def test_rejects_metrics_of_another_namespace(enforcing, refusal):
     code = refusal(publish, endpoint=enforcing, allowed_namespace="Tandem/post", namespace="Tandem/other")
 
     assert code.startswith("AccessDenied")
+
+
+def schedule(endpoint, group):
+    """Somebody who may see the schedules of this group, asked for one of the group `ours`."""
+    scheduler = client(endpoint, "scheduler")
+    name = f"group-{next(_NUMBER)}"
+    scheduler.create_schedule_group(Name=name)
+    arn = f"arn:aws:scheduler:us-east-2:{endpoint.account}:schedule/{group or name}/*"
+    somebody = under(endpoint, allowed("scheduler:GetSchedule", arn)).client("scheduler")
+    return somebody.get_schedule(GroupName=name, Name="none")
+
+
+@pytest.mark.parametrize(("group", "code"), [("", "ResourceNotFoundException"), ("default", DENIED)])
+def test_a_schedule_is_allowed_by_its_own_group(enforcing, refusal, group, code):
+    assert refusal(schedule, endpoint=enforcing, group=group) == code
+
+
+@pytest.mark.parametrize(("budget", "code"), [("mine", "NotFoundException"), ("another", DENIED)])
+def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(enforcing, refusal, budget, code):
+    arn = f"arn:aws:budgets::{enforcing.account}:budget/{budget}"
+    somebody = under(enforcing, allowed("budgets:ViewBudget", arn)).client("budgets")
+
+    assert refusal(somebody.describe_budget, AccountId=enforcing.account, BudgetName="mine") == code
+
+
+@pytest.mark.parametrize(("service", "arn", "call"), [
+    ("budgets", "arn:aws:budgets::{account}:budget/*", lambda one, account: one.describe_budgets(AccountId=account)),
+    ("ecr", "arn:aws:ecr:us-east-2:{account}:repository/*", lambda one, _: one.describe_repositories()),
+])  # fmt: skip
+def test_a_listing_of_all_is_allowed_by_the_arn_of_all(enforcing, service, arn, call):
+    action = {"budgets": "budgets:ViewBudget", "ecr": "ecr:DescribeRepositories"}[service]
+    somebody = under(enforcing, allowed(action, arn.format(account=enforcing.account))).client(service)
+
+    assert call(somebody, enforcing.account)["ResponseMetadata"]["HTTPStatusCode"] == 200

@@ -109,10 +109,11 @@ RIGHTS = (
     Right(kinds=("operator",), on="scheduler role", actions=("iam:PassRole",),
           why="what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop"),
     Right(kinds=("operator",), on="going stacks", needs=("destroy",), actions=("cloudformation:DeleteStack",)),
-    # all: it tells its own by their tags
     Right(kinds=("operator",), on="all stacks", needs=("destroy",), actions=(
-        "cloudformation:DescribeStackEvents", "cloudformation:DescribeStacks", "cloudformation:ListStackResources",
+        "cloudformation:DescribeStackEvents", "cloudformation:ListStackResources",
     )),
+    # without a name: whose a stack is, and which neighbour's names begin alike, is told by the tags of all
+    Right(kinds=("operator",), on="everywhere", needs=("destroy",), actions=("cloudformation:DescribeStacks",)),
     Right(kinds=("operator",), on="cluster", needs=("destroy",), actions=(
         "eks:ListNodegroups", "eks:ListPodIdentityAssociations",
     )),
@@ -223,7 +224,7 @@ REASONS: dict[Where, str] = {
     "secret": "Secrets Manager ends the ARN with six characters of its own",
     "stacks": _IDS,
     "going stacks": _IDS,
-    "all stacks": "whose a stack is, and which names begin alike, is told by tags of all stacks; they are only read",
+    "all stacks": "eight names would make the policy longer than IAM takes; stacks are only read",
     "roles": _READS,
     "keys": _READS,
 }

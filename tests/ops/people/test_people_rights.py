@@ -156,6 +156,7 @@ def types(known: dict[str, Any], action: str) -> list[str]:
 
 # that take a resource by the reference, and `*` all the same
 WIDE = {
+    "cloudformation:DescribeStacks": "asked without a name it lists all stacks, which is no stack's ARN",
     "cloudwatch:DescribeAlarms": "composite alarms are shown to who may see all (API reference, DescribeAlarms)",
     "cloudwatch:GetMetricData": "its resource is a dataset, which plain metrics are not",
     "cloudwatch:PutMetricData": "its resource is a dataset, which plain metrics are not",

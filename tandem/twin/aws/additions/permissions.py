@@ -1,7 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
 """What a policy about a fleet is held against: a node group's ARN, its tags and its instances', a metric's namespace.
 
-Plain MiniStack takes a call about a node group for one about its cluster, and knows none of the rest.
+Plain MiniStack takes a call about a node group for one about its cluster, a schedule of any group for one of the group
+`default`, the name of a call of AWS Budgets for that of its action, and a listing of repositories for one of no
+resource; it knows none of the rest.
 """
 
 from __future__ import annotations
@@ -35,12 +37,18 @@ def install(_handlers: dict) -> None:
 
     def found(service, method, path, headers, body, *rest):
         _namespace.set(_published(body) if service == "monitoring" else "")
-        return (service == "eks" and _node_group(path)) or resource(service, method, path, headers, body, *rest)
+        own = {
+            "eks": lambda: _node_group(path), "scheduler": lambda: _schedule(path, body, rest),
+            "budgets": lambda: _budget(body), "ecr": lambda: _repositories(headers, body),
+        }.get(service)  # fmt: skip
+        return (own and own()) or resource(service, method, path, headers, body, *rest)
 
     iam_actions.extract_resource_arn = found
 
     def enforced(access_key_id, iam_action, service, region, resource_arn="*", service_context=None):  # noqa: PLR0913, PLR0917  # its callers'
         _caller.set(access_key_id)
+        if iam_action in {"budgets:DescribeBudget", "budgets:DescribeBudgets"}:
+            iam_action = "budgets:ViewBudget"  # Service Authorization Reference, AWS Budget Service
         context = {**_ec2_keys(resource_arn), **(service_context or {})}
         if service == "monitoring" and _namespace.get():
             context["cloudwatch:namespace"] = _namespace.get()
@@ -65,6 +73,29 @@ def _node_group(path):
     parts = path.split("/")
     known = eks._nodegroups.get(f"{parts[2]}/{parts[4]}") if parts[3:4] == ["node-groups"] and parts[4:] else None
     return known and known["nodegroupArn"]
+
+
+def _schedule(path, body, rest):
+    """The ARN of a schedule in its own group, which a read has in its query and a write in its body."""
+    kind, _, name = path.strip("/").partition("/")
+    if kind != "schedules" or not name:
+        return None
+    asked = next((one for one in rest if isinstance(one, dict)), {}).get("groupName")
+    group = (asked[0] if isinstance(asked, list) else asked) or wire.loaded(body or b"{}").get("GroupName")
+    return f"arn:aws:scheduler:{get_region()}:{get_account_id()}:schedule/{group or 'default'}/{name}"
+
+
+def _budget(body):
+    """The ARN of the budget that is asked for, or of all, which the listing is about."""
+    return f"arn:aws:budgets::{get_account_id()}:budget/{wire.loaded(body or b'{}').get('BudgetName', '*')}"
+
+
+def _repositories(headers, body):
+    """The ARN of all repositories, where a listing names none."""
+    target = next((value for name, value in headers.items() if name.lower() == "x-amz-target"), "")
+    if not target.endswith(".DescribeRepositories") or wire.loaded(body or b"{}").get("repositoryNames"):
+        return None
+    return f"arn:aws:ecr:{get_region()}:{get_account_id()}:repository/*"
 
 
 def _published(body):

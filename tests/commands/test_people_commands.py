@@ -1,0 +1,184 @@
+"""Commands run by people who have the policies of their kind and nothing else, at an endpoint where policies bind."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from botocore.exceptions import ClientError
+from botocore.loaders import Loader
+from fleet_world import ROLE, Fleet, write_environment
+
+from tandem.ops.people.calls import COMMANDS
+from tandem.ops.people.policies import policy
+from tandem.ops.people.rights import held
+from tandem.spec import names
+from tandem.spec.names import PeopleKind
+from tandem.stop import FENCE_KEY, POINTER_KEY
+from tandem.twin.aws import fleet as knobs
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.principal import Principal, under
+from tandem.twin.faults.proxy import FaultProxy
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
+
+TRUST = json.dumps({"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"},
+]})  # fmt: skip
+LOADER = Loader()  # reads the model of each service once
+SMALL = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}})
+
+
+@pytest.fixture(scope="module")
+def enforcing() -> Iterator[Endpoint]:
+    with Endpoint(account="111122223333", region="us-east-2", enforce=True, say=lambda _: None) as endpoint:
+        endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05))
+        endpoint.client("iam").create_role(RoleName=ROLE.rpartition("/")[2], AssumeRolePolicyDocument=TRUST)
+        yield endpoint
+
+
+@pytest.fixture(scope="module")
+def front(enforcing: Endpoint) -> Iterator[FaultProxy]:
+    """What is asked of the endpoint passes it unchanged, and is noted."""
+    with FaultProxy(enforcing.url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def deployed(specs: Path, enforcing: Endpoint) -> Fleet:
+    """A fleet at 0, and one small stack of the environment's own."""
+    fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
+    fleet.deploy()
+    fleet.looked()
+    fleet.client("iam").update_assume_role_policy(
+        RoleName=names.scheduler_role(fleet.environment), PolicyDocument=TRUST
+    )
+    fleet.client("cloudformation").create_stack(
+        StackName=names.stack(fleet.environment, "Observability"), TemplateBody=SMALL,
+        Tags=[{"Key": key, "Value": value} for key, value in names.tags(fleet.environment).items()],
+    )  # fmt: skip
+    return fleet
+
+
+@pytest.fixture
+def become(
+    deployed: Fleet, front: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[[PeopleKind], Principal]:
+    """Let the commands that follow be somebody of a kind."""
+    monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+    monkeypatch.setattr("tandem.ops.follow.EVERY_S", 0.05)
+
+    def act(kind: PeopleKind) -> Principal:
+        documents = [policy(deployed.environment, one) for one in held(kind)]
+        who = under(deployed.endpoint, *(statement for one in documents for statement in one["Statement"]))
+        for name, value in {**deployed.endpoint.client_environment(tmp_path), **who.environment(front.url)}.items():
+            monkeypatch.setenv(name, value)
+        front.forget()
+        return who
+
+    return act
+
+
+def refusal(act: Callable[[], object]) -> str:
+    with pytest.raises(ClientError) as refused:
+        act()
+    return str(refused.value.response["Error"]["Code"])
+
+
+def asked(front: FaultProxy) -> set[str]:
+    return {one.operation for one in front.log}
+
+
+def wanted(*commands: str) -> set[str]:
+    return {operation for command in commands for _, operation in COMMANDS[command]}
+
+
+def stacks(fleet: Fleet) -> list[str]:
+    found = fleet.client("cloudformation").describe_stacks()["Stacks"]
+    return [one["StackName"] for one in found if one["StackName"].startswith(f"{fleet.name}-")]
+
+
+@pytest.mark.proof
+def test_a_viewer_sees_all_that_status_shows(deployed: Fleet, become, front, capsys: pytest.CaptureFixture) -> None:
+    become("viewer")
+
+    code = deployed.tandem("status", "--json")
+
+    assert json.loads(capsys.readouterr().out)["unknown"] == {}
+    assert (code, asked(front) <= wanted("status")) == (0, True)
+
+
+@pytest.mark.parametrize("kind", ["viewer", pytest.param("engineer", marks=pytest.mark.proof)])
+def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed: Fleet, become, kind: PeopleKind, capsys) -> None:
+    who = become(kind)
+
+    code = deployed.tandem("start", "--hours", "1", "--yes")
+
+    assert (code, deployed.states()) == (3, [])
+    assert "AccessDenied" in capsys.readouterr().err
+    mine = deployed.guarded
+    raised = {"clusterName": mine.cluster, "nodegroupName": mine.node_group, "scalingConfig": {"desiredSize": 1}}
+    assert refusal(lambda: who.client("eks").update_nodegroup_config(**raised)) == "AccessDeniedException"
+    assert deployed.states() == []
+
+
+def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed: Fleet, become, capsys) -> None:
+    who = become("engineer")
+
+    code = deployed.tandem("destroy", "--yes-i-mean", deployed.name)
+
+    assert (code, "denied" in capsys.readouterr().err) == (3, True)
+    name = names.stack(deployed.environment, "Observability")
+    assert refusal(lambda: who.client("cloudformation").delete_stack(StackName=name)).startswith("AccessDenied")
+    assert stacks(deployed) == [name]
+
+
+@pytest.mark.proof
+def test_an_operator_starts_stops_and_clears(deployed: Fleet, become, front: FaultProxy, capsys) -> None:
+    become("operator")
+
+    started = deployed.tandem("start", "--hours", "1", "--yes")
+    assert (started, capsys.readouterr().err) == (0, "")
+    deployed.until(["running"])
+    assert asked(front) <= wanted("start")
+
+    front.forget()
+    stopped = deployed.tandem("stop", "--wait")
+    assert (stopped, deployed.states(), deployed.get(FENCE_KEY)["state"]) == (0, [], "stopping")
+    assert asked(front) <= wanted("stop")
+
+    front.forget()
+    assert deployed.tandem("stop", "--clear") == 0
+    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --clear")) == (None, True)
+
+
+@pytest.mark.proof
+def test_an_operator_destroys_what_is_not_protected(deployed: Fleet, become, front: FaultProxy, capsys) -> None:
+    become("operator")
+
+    code = deployed.tandem("destroy", "--yes-i-mean", deployed.name, "--poll-s", "0.05", "--json")
+
+    said = json.loads(capsys.readouterr().out)
+    assert (stacks(deployed), said["unsearched"]) == ([], [])
+    assert code in {0, 1}  # the small world around it is no stack's, and told as orphans
+    assert asked(front) <= wanted("destroy")
+
+
+@pytest.mark.proof
+def test_what_is_protected_is_an_admins_to_destroy(deployed: Fleet, become, front: FaultProxy, capsys) -> None:
+    name = names.stack(deployed.environment, "Observability")
+    deployed.client("cloudformation").update_termination_protection(StackName=name, EnableTerminationProtection=True)
+    words = ["--yes-i-mean", deployed.name, "--poll-s", "0.05"]
+
+    become("operator")
+    denied = deployed.tandem("destroy", *words)
+    assert (denied, stacks(deployed)) == (3, [name])
+    assert "UpdateTerminationProtection" in capsys.readouterr().err
+
+    become("admin")
+    deployed.tandem("destroy", *words)
+    assert stacks(deployed) == []
+    assert asked(front) <= wanted("destroy", "destroy what is protected")

@@ -1,0 +1,109 @@
+"""Guard with the policies of people at an endpoint where policies bind: who has them attached, and what he does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import aws_cdk as cdk
+import pytest
+import yaml
+from assemblies import ROOT, changed, templates
+from test_guard_deployed import ACCOUNT, PLACE, REGION, Deployed
+
+from stacks.guard import GuardStack
+from tandem.cli import main
+from tandem.ops.people.rights import held
+from tandem.spec import names
+from tandem.spec.names import PeopleKind
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.fleet import Fleet
+from tandem.twin.aws.principal import Principal, with_role
+
+pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("people-deployed"), pytest.mark.proof]
+
+ASKING = changed(PLACE, guard={"people_policies": True})
+TRUST = json.dumps({"Version": "2012-10-17", "Statement": [
+    {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole"]},
+]})  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    folder = tmp_path_factory.mktemp("people")
+    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
+    stage = cdk.Stage(root, ASKING.name, env=cdk.Environment(account=ACCOUNT, region=REGION))
+    GuardStack(stage, "Guard", environment=ASKING)
+    root.synth()
+    with Endpoint(account=ACCOUNT, region=REGION, enforce=True, say=lambda _: None) as endpoint:
+        endpoint.fleet(Fleet(start_delay_s=0.1, stop_delay_s=0.1))
+        endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument=TRUST)
+        made = Deployed(endpoint, ASKING)
+        made.deploy(templates(folder)[f"{ASKING.name}-Guard"], folder)
+        in_the_clear(endpoint)
+        yield made
+
+
+def in_the_clear(endpoint: Endpoint) -> None:
+    """Take the refusal of plain HTTP from the topic for people: nothing on this machine's loopback speaks TLS."""
+    sns, topic = endpoint.client("sns"), f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic(ASKING)}"
+    policy = json.loads(sns.get_topic_attributes(TopicArn=topic)["Attributes"]["Policy"])
+    policy["Statement"] = [one for one in policy["Statement"] if one["Effect"] == "Allow"]
+    sns.set_topic_attributes(TopicArn=topic, AttributeName="Policy", AttributeValue=json.dumps(policy))
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[str]:
+    """The environment's file, as the command reads it."""
+    document = yaml.safe_load((ROOT / "environments/post-us-east-2.yaml").read_text())
+    document |= {"account": ACCOUNT, "experiments": ["post"]}
+    document["capacity"] |= {"kind": "on-demand", "reservation_id": None}
+    document["guard"]["people_policies"] = True
+    (tmp_path / "environments").mkdir()
+    (tmp_path / "environments" / f"{ASKING.name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
+    return ["--environments", str(tmp_path / "environments"), "--experiments", str(ROOT / "experiments")]
+
+
+def somebody(deployed: Deployed, kind: PeopleKind) -> Principal:
+    """A new role with the deployed policies of a kind attached, as an account's owner attaches them."""
+    iam, role = deployed.endpoint.client("iam"), f"one-{kind}"
+    arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
+    for one in held(kind):
+        name = names.people_policy(ASKING, one)
+        iam.attach_role_policy(RoleName=role, PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/{name}")
+    return with_role(deployed.endpoint, arn)
+
+
+def become(deployed: Deployed, kind: PeopleKind, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = somebody(deployed, kind)
+    for name, value in {**deployed.endpoint.client_environment(home), **who.environment()}.items():
+        monkeypatch.setenv(name, value)
+
+
+@pytest.mark.parametrize("kind", ["viewer", "engineer"])
+def test_who_may_not_size_a_node_group_stops_through_the_function(
+    deployed: Deployed, files: list[str], kind: PeopleKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    deployed.s3.delete_object(Bucket=names.bucket(ASKING), Key="stop.json")
+    deployed.raised()
+    become(deployed, kind, tmp_path, monkeypatch)
+
+    code = main(["stop", "--env", ASKING.name, "--why", "enough", *files])
+
+    said = capsys.readouterr()
+    assert not said.err, said.err
+    assert (code, deployed.until([])) == (0, [])
+    assert "by the stop function: fenced: enough" in " ".join(said.out.split())
+    assert f"one-{kind}" in deployed.fence()["who"]
+
+
+def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
+    deployed: Deployed, files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    become(deployed, "pipeline", tmp_path, monkeypatch)
+
+    code = main(["stop", "--env", ASKING.name, *files])
+
+    err = capsys.readouterr().err
+    assert (code, "the stop function was asked for it" in err, "lambda:InvokeFunction" in err) == (3, True, True)
