@@ -48,7 +48,7 @@ def _lengths(told: Sequence[Acceptance], verdict: Verdict) -> Chart:
     left = f" {len(told) - len(shown):,} more are in {FILE}." if len(shown) < len(told) else ""
     return Chart(
         name="acceptance-length", title="Acceptance length, tokens per step of the target",
-        says="Tokens that one step of the target gave, its own included: 1 is no speculation, and no length can be more "
+        says="Tokens that one step of the target gave, its own included: 1 is no speculation; no length can be more "
         f"than the number of drafted tokens plus 1.{left}",
         spec=lambda width: _bars(shown, names, arms, [colors.arm(place[arm]) for arm in arms], width),
         table=_table(shown), wide=HALF,
@@ -61,7 +61,8 @@ def _table(rows: Sequence[Acceptance]) -> Html:
              *(f"Position {place}" for place in range(1, positions + 1)))  # fmt: skip
     cells = (
         (
-            row.class_, row.arm, words.number(row.acceptance_length), words.number(row.target_steps_per_token), row.method,
+            row.class_, row.arm, words.number(row.acceptance_length), words.number(row.target_steps_per_token),
+            row.method,
             *(words.percent(row.per_position[place]) if place < len(row.per_position) else words.ABSENT
               for place in range(positions)),
         )
@@ -93,7 +94,8 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
     axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(names))}
     color = {
-        "field": "arm", "type": "nominal", "legend": {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30},
+        "field": "arm", "type": "nominal", 
+        "legend": {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30},
         "scale": {"domain": [words.clean(arm) for arm in arms], "range": hues},
     }  # fmt: skip
     return {
@@ -108,7 +110,7 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
              "encoding": {"x": x | {"field": "one"}}},
             {"mark": {"type": "text", "align": "left", "baseline": "middle", "dx": 7},
              "encoding": {"x": x | {"field": "length"}, "y": y, "text": {"field": "told"}}},
-            named(places, names),
+            *named(places, names),
         ],
     }  # fmt: skip
 
@@ -126,7 +128,7 @@ def _positions(told: Sequence[Acceptance]) -> list[Chart]:
         Chart(
             name="acceptance-position",
             title=f"Accepted at each drafted position, {words.clean(first)}",
-            says="Share of drafts whose token at this position was accepted, from the server's counters; it cannot rise, "
+            says="Share of drafts whose token at this position was accepted, by the server's counters; it cannot rise, "
             f"because a rejected token ends its draft.{left}",
             spec=lambda width: _lines(shown, width),
             table=_table(shown),

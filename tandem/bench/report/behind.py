@@ -111,20 +111,24 @@ def _side(claim: Answer) -> Html:
 
 
 def _claim(claim: Answer) -> Html:
-    llmperf = tag("p", f"By llmperf's definition: {claim.llmperf}.", class_="says") if claim.llmperf else None
+    llmperf = tag("p", _sentence(claim.llmperf), class_="says") if claim.llmperf else None
     return tag(
         "article",
         tag("h3", tag("span", claim.claim, class_="id"), " ", _word(claim.answer), " ", claim.text),
-        tag("p", claim.why),
+        tag("p", _sentence(claim.why)),
         llmperf,
         tag("p", f"Where: {claim.where}.", *_against(claim), class_="says"),
         id=f"claim-{claim.claim}",
     )
 
 
+def _sentence(told: str) -> str:
+    return told[:1].upper() + told[1:] + ("" if told.endswith(".") else ".")
+
+
 def _against(claim: Answer) -> Iterator[Html]:
     for place, name in enumerate(claim.against):
-        yield joined([" Against it stands " if not place else ", ", tag("a", name, href=f"#claim-{name}")])
+        yield joined([" See " if not place else ", ", tag("a", name, href=f"#claim-{name}")])
     if claim.against:
         yield text(".")
 
@@ -144,8 +148,8 @@ def recompute(verdict: Verdict) -> Section:
     """Return how the report is made again."""
     commands = [tag("pre", tag("code", each)) for each in verdict.recompute]
     said = (
-        f"Every figure comes from the records in the folder {verdict.folder} and nothing else; {FILE} beside this page has "
-        f"all of them, in schema {verdict.schema}."
+        f"Every figure comes from the records in the folder {verdict.folder} and nothing else; {FILE} beside this page "
+        f"has all of them, in schema {verdict.schema}."
     )
     return Section(
         name="recompute", short="Recompute", title="How to recompute this",

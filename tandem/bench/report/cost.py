@@ -38,7 +38,8 @@ def _card(verdict: Verdict) -> Html:
 def _row(row: Cost, verdict: Verdict) -> tuple[str, ...]:
     usd = row.usd_per_million_good_tokens
     return (
-        row.arm, words.load(row.load), _usd(usd), _against(row, verdict), f"{row.good_tokens:,}", words.number(row.busy_s),
+        row.arm, words.load(row.load), _usd(usd), _against(row, verdict), f"{row.good_tokens:,}",
+        words.number(row.busy_s),
         _usd(row.usd_per_hour),
     )  # fmt: skip
 

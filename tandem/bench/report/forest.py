@@ -16,7 +16,7 @@ from tandem.bench.judge.form import FILE, Cell, Headline, Load, Verdict
 from tandem.bench.report.colors import SHAPES, WORDS
 from tandem.bench.report.drawing import FULL, NARROW, Chart, Spec
 from tandem.bench.report.markup import Html, table
-from tandem.bench.report.rows import Layout, is_narrow, layout, named
+from tandem.bench.report.rows import Layout, is_narrow, layout, legible, named
 
 MOST_ROWS = 30
 _STEP, _SMALL_STEP = 30, 24
@@ -200,7 +200,7 @@ def _spec(drawn: Drawn, width: int, *, small: bool) -> Spec:
                       "strokeWidth": 1},
              "encoding": {"x": x | {"field": "value"}, "y": y, "color": _by_word(WORDS), "shape": _by_word(SHAPES)}},
             *_told(places, y),
-            named(places, names),
+            *named(places, names),
         ],
     }  # fmt: skip
 
@@ -219,7 +219,8 @@ def _row(cell: Cell, row: float, low: float, high: float) -> dict[str, Any]:
         "low": ratio.low if ratio.low is not None else ratio.value,
         "high": ratio.high if ratio.high is not None else ratio.value,
         "floor": max(1 / floor, low), "ceiling": min(floor, high),
-        "figure": words.times(ratio.value), "interval": words.interval(ratio) if ratio.low is not None else "no interval",
+        "figure": words.times(ratio.value),
+        "interval": words.interval(ratio) if ratio.low is not None else "no interval",
         "short": f"{words.times(ratio.value)} {cell.verdict}",
     }  # fmt: skip
 
@@ -257,7 +258,9 @@ def _told(places: Layout, y: dict[str, Any]) -> list[dict[str, Any]]:
         }
 
     if places.narrow:
-        return [written("short", places.width - 4, align="right", dy=(places.above - places.shift) * places.step)]
+        return legible(
+            written("short", places.width - 4, align="right", dy=(places.above - places.shift) * places.step), places
+        )
     return [
         written("figure", places.last + 70, align="right", fontWeight="bold"),
         {**written("interval", places.last + 84), "encoding": {"y": y, "text": {"field": "interval"}}},

@@ -14,6 +14,7 @@ from tandem.bench.judge.form import Headline, Overall, Verdict
 from tandem.bench.report.markup import Content, Html, folded, joined, listed, tag
 
 _SHOWN = 8  # names of classes in one line; the plot has more
+_REASONS = 5
 _NOTES = 3  # that stand open
 
 
@@ -90,6 +91,7 @@ def _headline(headline: Headline, verdict: Verdict, *, several: bool) -> Html:
         f" {_first_upper(headline.verdict)}",
         class_=f"badge {tone.class_}",
     )
+    more = headline.reasons[_REASONS:]
     names = tag("span", f"{headline.variant} against {verdict.baseline}", class_="names")
     return tag(
         "article",
@@ -98,7 +100,8 @@ def _headline(headline: Headline, verdict: Verdict, *, several: bool) -> Html:
         _tiles(headline, verdict),
         _groups(headline),
         tag("h3", "What limits it") if headline.reasons else None,
-        listed(headline.reasons, "reasons"),
+        listed(headline.reasons[:_REASONS], "reasons"),
+        folded(f"{len(more):,} more", listed(more, "reasons")) if more else None,
         class_=f"headline {tone.class_}",
     )
 
@@ -119,20 +122,15 @@ def _tile(name: str, figure: str, under: str) -> Html:
 
 
 def _speeds(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
-    cells = [cell for cell in words.cells_of(verdict, headline) if cell.speed_up is not None]
+    """Yield the ends of what is decided; an undecided speed-up is no figure for the head of a page."""
+    cells = [cell for cell in words.cells_of(verdict, headline) if cell.speed_up and cell.verdict != "no evidence"]
     ranked = sorted(cells, key=lambda cell: cell.speed_up.value if cell.speed_up else 1.0)
-    ends = (
-        (("Best class", ranked[-1]), ("Weakest class", ranked[0]))
-        if len(ranked) > 1
-        else (("Speed-up", ranked[0]),)
-        if ranked
-        else ()
-    )
-    for name, cell in ends:
+    names = ("Best class", "Weakest class") if len(ranked) > 1 else ("Speed-up",)
+    for name, cell in zip(names, (*ranked[-1:], *ranked[:1]), strict=False):
         ratio = cell.speed_up
         within = f" ({words.interval(ratio)})" if ratio is not None and ratio.low is not None else ""
-        metric = words.short_metric(headline.metric)
-        yield f"{name}, {metric}", words.times(ratio.value if ratio else None), f"{cell.class_}{within}: {cell.verdict}"
+        figure = words.times(ratio.value if ratio else None)
+        yield f"{name}, {words.short_metric(headline.metric)}", figure, f"{cell.class_}{within}: {cell.verdict}"
 
 
 def _output(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:

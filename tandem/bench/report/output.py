@@ -22,6 +22,7 @@ MOST_CLASSES = 24
 MOST_TEXT = 1200
 """Characters of one side of an example."""
 
+_LEVEL = 4  # labels that fit beside each other on a phone
 _WORD = re.compile(r"\s+|\w+|[^\w\s]")
 _TIE = {
     True: "a near tie by log-probability",
@@ -130,11 +131,12 @@ def _shares_spec(shown: Sequence[EqualityOfClass], width: int) -> Spec:
             {"transform": [{"filter": "isValid(datum.own)"}],
              "mark": {"type": "tick", "orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"},
              "encoding": {"x": x | {"field": "own"}, "y": y}},
-            {"mark": {"type": "point", "filled": True, "shape": "square", "size": 80, "opacity": 1, "color": "var(--same)",
+            {"mark": {"type": "point", "filled": True, "shape": "square", "size": 80, "opacity": 1,
+                      "color": "var(--same)",
                       "stroke": "var(--card)", "strokeWidth": 1},
              "encoding": {"x": x | {"field": "share"}, "y": y}},
             {"mark": told, "encoding": {"y": y, "text": {"field": "told"}}},
-            named(places, names),
+            *named(places, names),
         ],
     }  # fmt: skip
 
@@ -162,7 +164,7 @@ def _bin(told: Bin) -> str:
 def _columns(bins: Sequence[Bin], unit: str, width: int) -> Spec:
     values = [{"bin": _bin(each), "n": each.n, "told": f"{each.n:,}" if each.n else ""} for each in bins]
     x = {"field": "bin", "type": "nominal", "sort": None, "scale": {"paddingInner": 0.25},
-         "axis": {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > 4 else 0}}  # fmt: skip
+         "axis": {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > _LEVEL else 0}}  # fmt: skip
     y = {"field": "n", "type": "quantitative", "axis": None}  # each column has its figure
     return {
         "width": width,

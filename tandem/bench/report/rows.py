@@ -71,12 +71,21 @@ def layout(width: int, names: list[str], *, beside: int, step: int) -> Layout:
     return Layout(width=width, narrow=False, name=name, first=name + 12, last=width - beside, step=step, shift=0.0)
 
 
-def named(places: Layout, names: list[str]) -> dict[str, Any]:
-    """Return the layer of the rows' names."""
+def named(places: Layout, names: list[str]) -> list[dict[str, Any]]:
+    """Return the layers of the rows' names."""
     at = places.above if places.narrow else 0.0
-    return {
+    return legible({
         "data": {"values": [{"row": row + at, "name": clean(name)} for row, name in enumerate(names)]},
         "mark": {"type": "text", "x": 0, "align": "left", "baseline": "middle", "limit": places.name * _WIDER,
                  "fontWeight": "bold" if places.narrow else "normal"},
         "encoding": {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}},
-    }  # fmt: skip
+    }, places)  # fmt: skip
+
+
+def legible(text: dict[str, Any], places: Layout) -> list[dict[str, Any]]:
+    """Return a layer of text with a ground of its own under it where lines may cross it: on a phone."""
+    if not places.narrow:
+        return [text]
+    ground = text["mark"] | {"stroke": "var(--card)", "strokeWidth": 4, "strokeJoin": "round", "color": "var(--card)"}
+    encoding = {channel: told for channel, told in text["encoding"].items() if channel != "color"}
+    return [text | {"mark": ground, "encoding": encoding}, text]

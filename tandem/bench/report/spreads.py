@@ -5,6 +5,7 @@ Invariant: requests as they were measured, not pairs: what is drawn here shows t
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from tandem.bench.judge.observations import Observations
 from tandem.bench.report import chosen, colors
 from tandem.bench.report.drawing import FULL, Chart, Spec
 from tandem.bench.report.markup import Html, table, tag
-from tandem.bench.report.rows import Layout, is_narrow, layout, named
+from tandem.bench.report.rows import Layout, is_narrow, layout, legible, named
 from tandem.bench.report.section import Section
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
@@ -26,6 +27,8 @@ MOST_DOTS = 480
 _QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 _BOX = 17  # pixels of an arm in a row
 _BETWEEN = 14  # and of what parts rows
+_EDGE = 1.05  # beyond the ends of a logarithmic axis
+_MANY = 100.0  # largest over smallest from which on a phone has powers of ten alone
 _FAR = 30.0  # largest over smallest from which on the axis is logarithmic
 
 
@@ -97,8 +100,8 @@ def _chart(drawn: _Drawn, left: str) -> Chart:
     return Chart(
         name=f"spread-{drawn.metric.replace('_', '-')}",
         title=f"{name} of single requests, {words.unit(drawn.metric)}",
-        says="The box holds the middle half of the requests, the line in it is the median, which stands on the right as "
-        f"a figure; the thin line runs from p5 to p95.{dots}{left}",
+        says="The box holds the middle half of the requests, the line in it is the median, which stands on the right "
+        f"as a figure; the thin line runs from p5 to p95.{dots}{left}",
         spec=lambda width: _spec(drawn, width),
         table=_table(drawn),
         wide=FULL,
@@ -127,7 +130,12 @@ def _spec(drawn: _Drawn, width: int) -> Spec:
     low = min(box.quantiles[0] for box in drawn.boxes)
     high = max([*(box.quantiles[-1] for box in drawn.boxes), *(each["at"] for each in dots)])
     x = {"type": "quantitative", "scale": _scale(low, high, places)}
-    axis = {"grid": True, "tickCount": 4 if places.narrow else 8, "tickSize": 4, "labelExpr": "format(datum.value, ',')",
+    ticks = (
+        {"values": _powers(low, high, few=places.narrow)}
+        if _is_far(low, high)
+        else {"tickCount": 4 if places.narrow else 8}
+    )
+    axis = {"grid": True, "tickSize": 4, "labelExpr": "format(datum.value, ',')", **ticks,
             "title": f"{words.short_metric(drawn.metric)}, {words.unit(drawn.metric)}"}  # fmt: skip
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(drawn.names))}
     arms = [words.clean(name) for name in drawn.arms]
@@ -155,8 +163,8 @@ def _spec(drawn: _Drawn, width: int) -> Spec:
              "encoding": {"x": x | {"field": "at"}, "y": y, "color": quiet}},
             {"mark": {"type": "tick", "size": 15, "thickness": 3, "opacity": 1},
              "encoding": {"x": x | {"field": "p50"}, "y": y, "color": quiet}},
-            _medians(places, y, quiet, drawn),
-            named(places, names),
+            *_medians(places, y, quiet, drawn),
+            *named(places, names),
         ],
     }  # fmt: skip
 
@@ -170,26 +178,35 @@ def _values(box: _Box, drawn: _Drawn, places: Layout) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _medians(places: Layout, y: dict[str, Any], color: dict[str, Any], drawn: _Drawn) -> dict[str, Any]:
-    """Return the layer of the medians as figures: beside their boxes, on a phone in one line with the row's name."""
+def _medians(places: Layout, y: dict[str, Any], color: dict[str, Any], drawn: _Drawn) -> list[dict[str, Any]]:
+    """Return the layers of the medians as figures: beside their boxes, on a phone in one line with the row's name."""
     mark = {"type": "text", "x": places.width - 4, "align": "right", "baseline": "middle"}
     if not places.narrow:
         bold = mark | {"fontWeight": "bold"}
-        return {"mark": bold, "encoding": {"y": y, "text": {"field": "median"}, "color": color}}
+        return [{"mark": bold, "encoding": {"y": y, "text": {"field": "median"}, "color": color}}]
     told = {
         row: " \u2192 ".join(words.number(box.quantiles[2]) for box in drawn.boxes if box.row == row)
         for row in dict.fromkeys(box.row for box in drawn.boxes)
     }
     values = [{"row": row + places.above, "medians": medians} for row, medians in told.items()]
-    return {"data": {"values": values}, "mark": mark, "encoding": {"y": y, "text": {"field": "medians"}}}
+    text = {"data": {"values": values}, "mark": mark, "encoding": {"y": y, "text": {"field": "medians"}}}
+    return legible(text, places)
 
 
 def _scale(low: float, high: float, places: Layout) -> dict[str, Any]:
-    far = low > 0 and high / low > _FAR
+    far = _is_far(low, high)
     kind: dict[str, Any] = {"type": "log"} if far else {"type": "linear", "zero": True}
-    return kind | {
-        "domain": [low if far else 0, high],
-        "range": [places.first, places.last],
-        "nice": False,
-        "clamp": True,
-    }
+    ends = [low / _EDGE, high * _EDGE] if far else [0, high]
+    return kind | {"domain": ends, "range": [places.first, places.last], "nice": False, "clamp": True}
+
+
+def _is_far(low: float, high: float) -> bool:
+    return low > 0 and high / low > _FAR
+
+
+def _powers(low: float, high: float, *, few: bool) -> list[float]:
+    """Return the ticks of a logarithmic axis: 1, 2 and 5 of each power of ten, or the powers alone."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1,) if few and high / low > _MANY else (1, 2, 5)
+    ticks = [step * 10.0**power for power in powers for step in steps]
+    return [tick for tick in ticks if low <= tick <= high]
