@@ -141,9 +141,9 @@ def _rows(part: _Part, both: Shared) -> Mask:
     seen = part.seen
     arms = [code for code, name in enumerate(seen.arms) if name in both.arms]
     prompts = [code for code, prompt in enumerate(seen.prompts) if prompt.suite in part.suites]
-    counted = counted_rounds(seen, part.checked)
-    rows: Mask = np.isin(seen.arm, arms) & np.isin(seen.prompt, prompts)
-    return rows & counted[seen.round]
+    counted = Grouped(seen, counted_rounds(seen, part.checked)).rows()
+    rows: Mask = counted & np.isin(seen.arm, arms) & np.isin(seen.prompt, prompts)
+    return rows
 
 
 def _prompts(part: _Part) -> list[Any]:
@@ -313,6 +313,7 @@ def _notes(
             yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
         if run.marked:
             yield f"{name}: {len(run.marked)} rounds are left out, because the client was the bottleneck"
+        yield from map(str, seen.torn)
     if before.baseline != after.baseline:
         yield f"the baselines are {before.baseline} and {after.baseline}, so gains are not compared"
     if not found:

@@ -6,12 +6,13 @@ import measured
 import msgspec
 import numpy as np
 import pytest
-from observed import Asked, observed
+from observed import Asked, Truth, drawn, observed
 
 from tandem.bench.fault import BenchError
 from tandem.bench.judge import compare as module
 from tandem.bench.judge.compare import compared
 from tandem.bench.judge.compare_lines import WIDTH, lines
+from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Controls, Floor, Load, MarkedRound, Ratio
 from tandem.bench.manifest import SuiteUsed
 
@@ -241,3 +242,37 @@ def test_a_run_made_of_files_is_compared_as_it_stands(tmp_path):
     assert {(one.arm, one.prompts, one.verdict) for one in found.rows} == {
         ("base", 1, "no evidence"), ("spec", 1, "no evidence"),
     }  # fmt: skip
+
+
+def test_a_cut_file_is_named(tmp_path):
+    folders = [
+        measured.write_run(tmp_path / str(day), [measured.record()], created_utc=f"2026-11-0{day}T00:00:00Z")
+        for day in (1, 2)
+    ]
+    with (folders[1] / "records.jsonl").open("ab") as file:
+        file.write(b'{"schema":1,"request_id":"cu')
+    found = module.compare(*folders, margin=0.05)
+    assert any(f"{folders[1]}/records.jsonl" in note for note in found.notes)
+
+
+def test_a_run_without_requests_is_compared_to_nothing(tmp_path):
+    folders = [
+        measured.write_run(
+            tmp_path / str(day), [measured.record()] * (2 - day), created_utc=f"2026-11-0{day}T00:00:00Z"
+        )
+        for day in (1, 2)
+    ]
+    assert module.compare(*folders, margin=0.05).rows == ()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_by_the_controls_of_two_drawn_runs_a_true_gain_is_found_and_no_other_is_called(monkeypatch, seed):
+    monkeypatch.setattr(module, "controls", controls)
+    days = []
+    for day, tuned in ((1, 1.2), (2, 1.8)):
+        ratio = {"spec": {"repeat": 1.5, "json": tuned}, "base#2": {"repeat": 1.0, "json": 1.0}}
+        truth = Truth(ratio=ratio, rounds=4, drift=0.02)
+        days.append(manifest_of(drawn(truth, seed=10 * seed + day), created_utc=f"2026-11-0{day}T00:00:00Z"))
+    gains = [one for one in compared(*days, margin=0.05).rows if one.kind == "gain" and one.metric == "e2e_ms"]
+    assert {one.class_: one.verdict for one in gains}["json"] == "faster"
+    assert {one.class_: one.verdict for one in gains}["repeat"] in {"no evidence", "same"}
