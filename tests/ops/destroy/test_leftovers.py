@@ -156,9 +156,7 @@ def role(one, name):
 def policy(one, name):
     statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    return one.client("iam").create_policy(PolicyName=f"tandem-{name}-operator", PolicyDocument=document)["Policy"][
-        "Arn"
-    ]
+    return one.client("iam").create_policy(PolicyName=f"tandem-{name}-reader", PolicyDocument=document)["Policy"]["Arn"]
 
 
 def repository(one, name):
@@ -307,6 +305,23 @@ def test_what_stays_on_purpose_is_no_orphan(planted):
     (kept,) = [one for one in left.kept if one.kind == "KMS key"]
     assert (kept.name, kept.remove) == (key_id, "")
     assert "KMS deletes it on" in kept.note
+
+
+def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
+    iam, name = planted.one.client("iam"), planted.one.environment.name
+    statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
+    document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+    made = {
+        end: iam.create_policy(PolicyName=f"tandem-{name}-{end}", PolicyDocument=document)["Policy"]["Arn"]
+        for end in (*names.PEOPLE, "auditor")
+    }
+
+    left = leftovers(planted.one.account(), [NEIGHBOUR])
+
+    kept = {one.name for one in left.kept if one.kind == "policy"}
+    orphans = {one.name for one in left.orphans if one.kind == "policy"}
+    assert kept == {made[kind] for kind in names.PEOPLE}
+    assert orphans & set(made.values()) == {made["auditor"]}
 
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
