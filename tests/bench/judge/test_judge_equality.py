@@ -16,6 +16,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from tandem.bench.fault import BenchError
+from tandem.bench.judge import divergence
 from tandem.bench.judge import equality as judge_equality
 from tandem.bench.judge.equality import equality
 from tandem.bench.judge.form import Bin, Equality
@@ -60,6 +61,14 @@ def test_a_variant_that_differs_from_a_baseline_that_equals_itself_differs(tmp_p
 
     assert found.result == "differs"
     assert (found.identical.n, found.yardstick.n, found.yardstick.of) == (8, 12, 12)
+
+
+def test_the_level_is_shared_by_the_variants_of_a_run(tmp_path):
+    (alone,) = equality(answered(tmp_path / "one", {"base": text, "spec": some(3), "base#2": text}), tokenizer=None)
+    arms = {"base": text, "spec": some(3), "more": text, "base#2": text}
+    beside, _ = equality(answered(tmp_path / "two", arms), tokenizer=None)
+
+    assert (alone.result, beside.result) == ("differs", "no evidence")  # p is 1 / 27
 
 
 def test_the_baselines_own_rounds_are_the_yardstick_where_it_has_no_control(tmp_path):
@@ -193,6 +202,20 @@ def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
     baseline, ramble = len(text(1)), len(text(1)) + 1 + len(TEXT)
     assert found.lengths.value == pytest.approx(ramble / baseline, rel=0.02)
     assert found.result == "differs"
+
+
+def test_lengths_are_not_told_by_a_part_of_the_outputs(tmp_path, monkeypatch):
+    monkeypatch.setattr(divergence, "MOST_READ", 4)
+
+    found = only(
+        tmp_path,
+        {
+            "base": lambda p, r: {"text": text(p, r), "completion_tokens": None},
+            "spec": lambda p, r: {"text": other(p, r), "completion_tokens": None},
+        },
+    )
+
+    assert (len(found.examples), found.lengths) == (2, None)
 
 
 def test_sampled_outputs_are_no_evidence(tmp_path):
