@@ -77,6 +77,11 @@ def test_a_time_that_is_no_number_above_0_is_no_figure(bad):
     assert len(cell(with_figures(seen, e2e_ms=values)).logs) == 1
 
 
+def test_a_failed_request_is_in_no_pair_though_it_has_a_figure():
+    asked = [Asked(arm="base"), Asked(arm="spec", error="closed")]
+    assert not len(cell(with_figures(observed(asked), e2e_ms=np.array([100.0, 50.0]))).logs)
+
+
 def test_the_largest_and_smallest_times_of_all_make_no_infinity():
     seen = table({"repeat": {"base": [1.7e308, 1.7e308], "spec": [5e-324, 1e-300]}}, repeat=0)
     assert np.isfinite(cell(seen).logs).all()
