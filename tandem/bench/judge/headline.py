@@ -96,11 +96,16 @@ class _Case:
         return "no evidence" if cell.verdict == "same" and _place(cell) in self.lengths else cell.verdict
 
     @cached_property
-    def lengths(self) -> Mapping[_Place, Ratio]:
-        """Tokens of the variant's answers as a ratio of the baseline's, where they are apart beyond doubt."""
+    def compared(self) -> Mapping[_Place, Ratio]:
+        """Tokens of the variant's answers as a ratio of the baseline's, where servers counted them."""
         judged = [cell for cell in self.deciding if cell.p is not None]
         found = {_place(cell): self._length(cell, 1 - (1 - LEVEL) / len(judged)) for cell in judged}
-        return {place: ratio for place, ratio in found.items() if ratio is not None and _apart(ratio, self.margin)}
+        return {place: ratio for place, ratio in found.items() if ratio is not None}
+
+    @cached_property
+    def lengths(self) -> Mapping[_Place, Ratio]:
+        """The same where answers are of other lengths beyond doubt."""
+        return {place: ratio for place, ratio in self.compared.items() if _apart(ratio, self.margin)}
 
     def _length(self, cell: Cell, level: float) -> Ratio | None:
         class_, load = self.seen.classes.index(cell.class_), self.seen.loads.index(cell.load)
@@ -222,6 +227,12 @@ def _of_output(case: _Case) -> Iterator[str]:
         yield "outputs were not held against each other"
     elif case.altered or case.equality.result != "the same":
         yield case.equality.sentence
+    if (
+        not case.compared
+        and (case.equality is None or case.equality.lengths is None)
+        and any(cell.p is not None for cell in case.deciding)
+    ):
+        yield "no server counted tokens of 3 prompts: whether answers are of one length is not known"
     beside = {_place(cell): cell for cell in case.cells if cell.metric == BESIDE}
     for (class_, load), ratio in list(case.lengths.items())[: said.MOST]:
         cell = beside.get((class_, load))

@@ -189,6 +189,12 @@ def test_longer_answers_do_not_hide_that_a_user_waits_longer():
     assert any(reason.startswith("answers to a prompts are 2.00 times as long") for reason in found.reasons)
 
 
+def test_lengths_that_nobody_counted_are_said_to_be_unknown():
+    seen, unknown = run(a=2.0), "no server counted tokens of 3 prompts: whether answers are of one length is not known."
+    assert unknown in headline(lengths(seen, np.nan)).reasons
+    assert unknown not in headline(seen).reasons
+
+
 def test_loads_are_named_where_there_are_several():
     rows = [
         Asked(arm=arm, concurrency=load, prompt=f"p{n}", e2e_ms=ms * by / (ratio if arm == "spec" else 1))
