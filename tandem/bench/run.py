@@ -176,8 +176,8 @@ class Run:
                     for was, is_ in zip(before.arms, written.arms, strict=True)
                 ),
             )  # fmt: skip
-        manifest.write(self.folder, written)
         self.starts = Starts(self.folder)
+        manifest.write(self.folder, written)
         watch = host.HostWatch()
         between = Between(call=self.on_round, note=self._note, stop=self.stop, watch=watch)
         reason: Reason = "failed"

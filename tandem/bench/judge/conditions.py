@@ -13,8 +13,9 @@ import numpy as np
 from tandem.bench import rounds
 from tandem.bench.columns import Whole
 from tandem.bench.host import MOST_CPU, MOST_LAG_S
-from tandem.bench.judge.course import DECIDING, Course, beyond, changed, first_round
+from tandem.bench.judge.course import Course, beyond, changed, first_round
 from tandem.bench.judge.form import MARGIN, Check, MarkedRound
+from tandem.bench.judge.headline import DECIDING
 from tandem.bench.judge.interval import FEWEST_STARTS, Estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.rounds import RoundLoad

@@ -15,11 +15,11 @@ import numpy as np
 
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.judge.form import MARGIN, Check
+from tandem.bench.judge.headline import DECIDING
 from tandem.bench.judge.interval import Estimate, estimate, interval_at
 from tandem.bench.judge.observations import Observations
 from tandem.bench.quantiles import Values
 
-DECIDING = "e2e_ms"
 FLAGGED = 0.01
 """Most healthy runs in which one of these checks cautions, all arms taken together."""
 
