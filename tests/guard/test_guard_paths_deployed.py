@@ -1,0 +1,226 @@
+"""The three paths of a Guard that the real CDK CLI deployed, each fired as AWS fires it, and each with the others gone.
+
+Nothing here calls a function: the endpoint's clock makes the reaper's rule and the one-shot schedule due, and a message
+on the budget's own topic stands for the bill. Who is left is what EC2 lists. The clock of Lambda is this machine's, so
+that an instance is made old by saying that it was launched long ago.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tandem.cli import main
+from tandem.spec import names
+from tandem.stop import INSTANCES_ALIVE
+from tandem.twin.aws.cdk import Cdk, deployed
+from tandem.twin.aws.endpoint import Endpoint
+from tandem.twin.aws.fleet import Fleet
+from tandem.twin.aws.scene import ACCOUNT, Scene, furnish, scene
+
+pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-paths"), pytest.mark.proof]
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "post-us-east-2"
+QUICK = {"start_delay_s": 0.1, "stop_delay_s": 0.1}
+WAIT_S = 60.0  # a Lambda of the endpoint starts an interpreter
+HOURS, NODES = 1.0, 2
+OLD_S = 9 * 3600.0  # more than guard.max_hours
+
+
+@pytest.fixture(scope="module")
+def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Scene, Path]:
+    """On-demand capacity, of which a budget stops the fleet; deployed once, and kept as an endpoint's state."""
+    home = tmp_path_factory.mktemp("paths")
+    copied = scene(NAME, ROOT / "environments", ROOT / "experiments", home)
+    copied.edit(lambda document: document["capacity"].update(
+        kind="on-demand", reservation_id=None, nodes=NODES
+    ))  # fmt: skip
+    region = copied.environment.region
+    with Endpoint(account=ACCOUNT, region=region, state_dir=home / "deployed", say=lambda _: None) as endpoint:
+        furnish(copied, endpoint.client)
+        cdk = Cdk(endpoint=endpoint, scene=copied, work=home)
+        cdk.bootstrap(copied.environment.bootstrap.qualifier)
+        cdk.deploy()
+        there = {name.rpartition("-")[2] for name in deployed(endpoint, NAME)}
+        assert there == set(names.stack_kinds(copied.environment))
+    return copied, home / "deployed"
+
+
+@pytest.fixture
+def guard(stamped: tuple[Scene, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
+    """The deployed state once more, with a fleet that `tandem start` raised."""
+    copied, state = stamped
+    shutil.copytree(state, tmp_path / "state")
+    region = copied.environment.region
+    with Endpoint(account=ACCOUNT, region=region, state_dir=tmp_path / "state", say=lambda _: None) as endpoint:
+        endpoint.fleet(Fleet(**QUICK))
+        for name, value in endpoint.client_environment(tmp_path).items():
+            monkeypatch.setenv(name, value)
+        made = Guard(endpoint, copied)
+        made.start()
+        yield made
+
+
+class Guard:
+    """The deployed environment, its ways of being stopped, and what EC2 lists."""
+
+    def __init__(self, endpoint: Endpoint, copied: Scene) -> None:
+        self.endpoint, self.copied, self.place = endpoint, copied, copied.environment
+        self.group = names.schedule_group(self.place)
+
+    def client(self, service: str) -> Any:
+        return self.endpoint.client(service)
+
+    def start(self) -> None:
+        folders = ["--environments", str(self.copied.environments), "--experiments", str(self.copied.experiments)]
+        words = ["start", "--env", NAME, "--hours", str(HOURS), "--nodes", str(NODES), "--run", "r1", "--yes"]
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert main([*words, *folders]) == 0
+        assert self.until(self.states, ["running"] * NODES) == ["running"] * NODES
+
+    def states(self) -> list[str]:
+        wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group(self.place)]}]
+        listed = self.client("ec2").describe_instances(Filters=wanted)["Reservations"]
+        found = [one["State"]["Name"] for reservation in listed for one in reservation["Instances"]]
+        return sorted(state for state in found if state != "terminated")
+
+    def until(self, look: Callable[[], Any], wanted: Any) -> Any:
+        end = time.monotonic() + WAIT_S
+        while (found := look()) != wanted and time.monotonic() < end:
+            time.sleep(0.1)
+        return found
+
+    def pass_time(self, span: timedelta, **more: Any) -> None:
+        """Put the endpoint's clock forward; what that makes due has been fired then."""
+        self.endpoint.fleet(Fleet(**QUICK, clock_offset_s=span.total_seconds(), **more))
+
+    def schedules(self) -> list[str]:
+        return [one["Name"] for one in self.client("scheduler").list_schedules(GroupName=self.group)["Schedules"]]
+
+    def functions(self) -> set[str]:
+        mine = {names.guard_function(self.place, what) for what in ("stop", "reap")}
+        return mine & {one["FunctionName"] for one in self.client("lambda").list_functions()["Functions"]}
+
+    def rules(self) -> list[str]:
+        found = self.client("events").list_rules()["Rules"]
+        return [one["Name"] for one in found if one.get("ScheduleExpression") == "rate(5 minutes)"]
+
+    def budgets(self) -> list[str]:
+        return [one["BudgetName"] for one in
+                self.client("budgets").describe_budgets(AccountId=ACCOUNT).get("Budgets", [])]  # fmt: skip
+
+    # what is taken away
+
+    def without_one_shot(self) -> None:
+        for name in self.schedules():
+            self.client("scheduler").delete_schedule(GroupName=self.group, Name=name)
+        assert self.schedules() == []
+
+    def without_rule(self) -> None:
+        for name in self.rules():
+            self.client("events").remove_targets(Rule=name, Ids=["reap"])
+            self.client("events").delete_rule(Name=name)
+        assert self.rules() == []
+
+    def without_function(self, what: Any) -> None:
+        name = names.guard_function(self.place, what)
+        self.client("lambda").delete_function(FunctionName=name)
+        assert name not in self.functions()
+
+    def without_budget(self) -> None:
+        topic = self.stop_topic()
+        self.client("budgets").delete_budget(AccountId=ACCOUNT, BudgetName=names.budget(self.place))
+        self.client("sns").delete_topic(TopicArn=topic)
+        assert self.budgets() == []
+
+    def stop_topic(self) -> str:
+        """The one that the deployed budget tells of what was really spent."""
+        budgets, mine = self.client("budgets"), {"AccountId": ACCOUNT, "BudgetName": names.budget(self.place)}
+        (actual,) = [one for one in budgets.describe_notifications_for_budget(**mine)["Notifications"]
+                     if one["NotificationType"] == "ACTUAL"]  # fmt: skip
+        told = budgets.describe_subscribers_for_notification(**mine, Notification=actual)["Subscribers"]
+        return str(told[0]["Address"])
+
+    def passes(self) -> list[float]:
+        """How many instances each pass of the reaper published."""
+        now = self.endpoint.now()
+        said = self.client("cloudwatch").get_metric_statistics(
+            Namespace=names.bench_namespace(self.place), MetricName=INSTANCES_ALIVE, Period=60,
+            StartTime=now - timedelta(days=1), EndTime=now + timedelta(days=1), Statistics=["Maximum"],
+        )  # fmt: skip
+        return [point["Maximum"] for point in said["Datapoints"]]
+
+
+def test_the_rule_makes_the_reaper_look_and_the_one_shot_ends_the_lease(guard: Guard) -> None:
+    guard.pass_time(timedelta(minutes=5, seconds=1))
+    looked = guard.until(guard.passes, [float(NODES)])
+    between = guard.states()
+
+    guard.pass_time(timedelta(hours=HOURS, minutes=1))
+
+    assert (looked, between) == ([float(NODES)], ["running"] * NODES)
+    assert guard.until(guard.states, []) == []
+    assert guard.schedules() == []
+
+
+def test_the_one_shot_alone_ends_a_fleet(guard: Guard) -> None:
+    guard.without_rule()
+    guard.without_budget()
+    for what in ("stop", "reap"):
+        guard.without_function(what)
+
+    guard.pass_time(timedelta(hours=HOURS, minutes=-1))
+    before = guard.states()
+    guard.pass_time(timedelta(hours=HOURS, minutes=1))
+
+    assert before == ["running"] * NODES
+    assert guard.until(guard.states, []) == []
+    assert (guard.functions(), guard.rules(), guard.budgets()) == (set(), [], [])
+
+
+def test_the_reaper_alone_ends_a_fleet_that_is_too_old(guard: Guard) -> None:
+    guard.without_one_shot()
+    guard.without_budget()
+    guard.without_function("stop")
+
+    guard.pass_time(timedelta(minutes=5, seconds=1), older_s=OLD_S)
+
+    assert guard.until(guard.states, []) == []
+    assert (guard.schedules(), guard.budgets()) == ([], [])
+    assert guard.functions() == {names.guard_function(guard.place, "reap")}
+
+
+def test_the_budget_alone_ends_a_fleet(guard: Guard) -> None:
+    guard.without_one_shot()
+    guard.without_rule()
+    guard.without_function("reap")
+
+    guard.client("sns").publish(
+        TopicArn=guard.stop_topic(), Subject=f"AWS Budgets: {names.budget(guard.place)}",
+        Message="the actual cost is above the budget",
+    )  # fmt: skip
+
+    assert guard.until(guard.states, []) == []
+    assert (guard.schedules(), guard.rules()) == ([], [])
+    assert guard.functions() == {names.guard_function(guard.place, "stop")}
+
+
+def test_with_all_three_gone_nothing_ends_a_fleet(guard: Guard) -> None:
+    """What the others prove is not the endpoint's own doing."""
+    guard.without_one_shot()
+    guard.without_rule()
+    guard.without_budget()
+
+    guard.pass_time(timedelta(hours=12), older_s=OLD_S)
+    time.sleep(2)
+
+    assert guard.states() == ["running"] * NODES
