@@ -94,7 +94,7 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
     axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(names))}
     color = {
-        "field": "arm", "type": "nominal", 
+        "field": "arm", "type": "nominal",
         "legend": {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30},
         "scale": {"domain": [words.clean(arm) for arm in arms], "range": hues},
     }  # fmt: skip

@@ -14,7 +14,7 @@ LIGHT: Mapping[str, str] = {
     "ground": "#f5f6f8", "card": "#ffffff", "text": "#1b2330", "muted": "#566071", "faint": "#a9b1bd",
     "grid": "#e9ecf0", "edge": "#dfe3e9", "link": "#1f5fae", "band": "#e6eaf1", "floor": "#7e8896",
     "faster": "#0b6e4f", "slower": "#b3261e", "same": "#33558b", "none": "#5b6472", "caution-text": "#8a5300",
-    "arm-0": "#5a6b85", "arm-1": "#b85c00", "arm-2": "#7b3fa8", "arm-3": "#17806a",
+    "arm-0": "#5a6b85", "arm-1": "#ad5500", "arm-2": "#7b3fa8", "arm-3": "#13705c",
     "marked": "#fbe3c4", "tint-good": "#e5f3ee", "tint-bad": "#fbe9e7", "tint-even": "#e9eef7", "tint-open": "#eef0f3",
 }  # fmt: skip
 DARK: Mapping[str, str] = {

@@ -99,7 +99,7 @@ def _headline(headline: Headline, verdict: Verdict, *, several: bool) -> Html:
         tag("p", headline.sentence, class_="lead"),
         _tiles(headline, verdict),
         _groups(headline),
-        tag("h3", "What limits it") if headline.reasons else None,
+        tag("h3" if several else "h2", "What limits it", class_="small") if headline.reasons else None,
         listed(headline.reasons[:_REASONS], "reasons"),
         folded(f"{len(more):,} more", listed(more, "reasons")) if more else None,
         class_=f"headline {tone.class_}",
@@ -192,5 +192,5 @@ def _notes(verdict: Verdict) -> Html | None:
         return None
     told = joined([listed(verdict.notes, "notes")])
     if len(verdict.notes) <= _NOTES:
-        return tag("div", tag("h3", "Know this too"), told)
+        return tag("div", tag("h2", "Know this too", class_="small"), told)
     return folded(f"{len(verdict.notes)} notes on this run", told)

@@ -48,7 +48,7 @@ def _variant(equality: Equality, place: int, verdict: Verdict) -> Iterator[Html 
         tag(
             "h3", tag("span", equality.result, class_=f"word {tone}"), f" {equality.variant} against {verdict.baseline}"
         ),
-        tag("p", equality.sentence, class_="lead small"),
+        tag("p", equality.sentence, class_="lead less"),
         _shares(equality),
         class_="card",
     )
@@ -163,8 +163,8 @@ def _bin(told: Bin) -> str:
 
 def _columns(bins: Sequence[Bin], unit: str, width: int) -> Spec:
     values = [{"bin": _bin(each), "n": each.n, "told": f"{each.n:,}" if each.n else ""} for each in bins]
-    x = {"field": "bin", "type": "nominal", "sort": None, "scale": {"paddingInner": 0.25},
-         "axis": {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > _LEVEL else 0}}  # fmt: skip
+    axis = {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > _LEVEL else 0}
+    x = {"field": "bin", "type": "nominal", "sort": None, "scale": {"paddingInner": 0.25}, "axis": axis}
     y = {"field": "n", "type": "quantitative", "axis": None}  # each column has its figure
     return {
         "width": width,

@@ -1,0 +1,69 @@
+"""Colors stand off their ground as WCAG 2.2 asks of text (4.5 to 1) and of marks (3 to 1), light and dark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tandem.bench.report.colors import DARK, LIGHT, SHAPES, WORDS
+
+TEXTS = (
+    "text",
+    "muted",
+    "link",
+    "faster",
+    "slower",
+    "same",
+    "none",
+    "caution-text",
+    "arm-0",
+    "arm-1",
+    "arm-2",
+    "arm-3",
+)
+ON_TINT = {"faster": "tint-good", "slower": "tint-bad", "same": "tint-even", "none": "tint-open",
+           "caution-text": "marked", "text": "marked"}  # fmt: skip
+
+
+def luminance(color: str) -> float:
+    parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    darker, lighter = sorted((luminance(one), luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
+def test_text_can_be_read_on_every_ground(colors: Mapping[str, str]) -> None:
+    weak = [
+        (name, ground)
+        for name in TEXTS
+        for ground in ("card", "ground")
+        if contrast(colors[name], colors[ground]) < 4.5
+    ]
+
+    assert weak == []
+
+
+@pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
+def test_words_can_be_read_on_their_tint(colors: Mapping[str, str]) -> None:
+    weak = [name for name, tint in ON_TINT.items() if contrast(colors[name], colors[tint]) < 4.5]
+
+    assert weak == []
+
+
+@pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
+def test_the_noise_floor_and_the_band_differ(colors: Mapping[str, str]) -> None:
+    assert contrast(colors["floor"], colors["card"]) >= 3
+
+
+def test_light_and_dark_have_the_same_names() -> None:
+    assert set(LIGHT) == set(DARK)
+
+
+def test_every_verdict_has_a_shape_of_its_own() -> None:
+    assert len(set(SHAPES.values())) == len(SHAPES) == len(WORDS)

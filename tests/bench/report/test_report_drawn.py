@@ -1,0 +1,187 @@
+"""What charts draw is what the records and the verdict say, bounded; looked at in the specification, not drawn."""
+
+from __future__ import annotations
+
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import example_verdict as example
+import msgspec
+import numpy as np
+import pytest
+
+from tandem.bench.judge.form import Controls, Cost, Load, MarkedRound, Verdict
+from tandem.bench.judge.observations import Observations, observe
+from tandem.bench.report import accepted, cost, forest, output, over_time, speed, spreads
+from tandem.bench.report.drawing import FULL, NARROW, Chart
+from tandem.bench.report.section import Section
+
+MEASURED = Path(__file__).parents[2] / "watch" / "measured" / "run"
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Observations:
+    return observe(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2))
+
+
+@pytest.fixture(scope="module")
+def measured() -> Observations:
+    return observe(MEASURED)
+
+
+@pytest.fixture(scope="module")
+def verdict(seen: Observations) -> Verdict:
+    return example.verdict(seen)
+
+
+def charts(section: Section) -> dict[str, Chart]:
+    return {part.name: part for part in section.parts if isinstance(part, Chart)}
+
+
+def rows(chart: Chart, width: int = FULL) -> list[dict[str, Any]]:
+    return list(chart.spec(width)["data"]["values"])
+
+
+def said(section: Section) -> str:
+    return " ".join(part.says if isinstance(part, Chart) else unescape(part) for part in section.parts)
+
+
+def test_a_forest_has_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
+    drawn = rows(forest.plots(verdict, verdict.headlines[0], 0)[0])
+
+    values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
+    assert sorted(values, reverse=True) == [row["value"] for row in drawn]
+
+
+def test_other_metrics_have_the_same_rows_in_the_same_order(verdict: Verdict) -> None:
+    first, *others = forest.plots(verdict, verdict.headlines[0], 0)
+
+    def names(chart: Chart) -> list[str]:
+        named = chart.spec(NARROW)["layer"][-1]["data"]["values"]
+        return [each["name"] for each in named]
+
+    assert len(others) == 3
+    assert all(names(other) == names(first) for other in others)
+
+
+def test_equal_factors_are_equal_lengths(verdict: Verdict) -> None:
+    spec = forest.plots(verdict, verdict.headlines[0], 0)[0].spec(FULL)
+
+    assert spec["layer"][0]["encoding"]["x"]["scale"]["type"] == "log"
+    assert spec["layer"][0]["data"]["values"] == [{"from": 1 / 1.05, "to": 1.05}]
+
+
+def test_a_chart_without_noise_floor_says_so(verdict: Verdict) -> None:
+    cells = tuple(msgspec.structs.replace(cell, noise_floor=None) for cell in verdict.cells)
+    bare = msgspec.structs.replace(verdict, cells=cells)
+
+    assert "There is no noise floor" in forest.plots(bare, bare.headlines[0], 0)[0].says
+
+
+def test_of_thousands_of_classes_the_fastest_and_the_slowest_are_drawn_and_the_rest_is_counted(
+    verdict: Verdict,
+) -> None:
+    many = msgspec.structs.replace(verdict, cells=example.classes(3000))
+
+    section = speed.section(many)
+    drawn = rows(charts(section)["speed-up-0"])
+
+    assert len(drawn) == forest.MOST_ROWS
+    assert {row["verdict"] for row in drawn} == {"faster", "slower"}
+    assert "Drawn are 30 of 3,000" in said(section)
+    assert "160 of 12,000 cells" in said(section)
+    assert sum(len(part) for part in section.parts if isinstance(part, str)) < 200_000
+
+
+def test_a_box_has_the_quantiles_of_its_requests(seen: Observations, verdict: Verdict) -> None:
+    drawn = rows(charts(spreads.section(verdict, seen))["spread-e2e-ms"])
+
+    there = seen.of_arm(seen.baseline) & (seen.class_ == seen.classes.index("json"))
+    expected = np.quantile(seen.figures["e2e_ms"][there], (0.05, 0.25, 0.5, 0.75, 0.95))
+    box = [row for row in drawn if row["arm"] == seen.baseline][1]
+    assert [box[name] for name in ("p5", "p25", "p50", "p75", "p95")] == pytest.approx(expected.tolist())
+
+
+def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen: Observations, verdict: Verdict) -> None:
+    marked = Controls(marked=(MarkedRound(round=1, sentence="the client was the bottleneck"),))
+    section = spreads.section(msgspec.structs.replace(verdict, controls=marked), seen)
+
+    ticks = charts(section)["spread-e2e-ms"].spec(FULL)["layer"][2]["data"]["values"]
+
+    assert len(ticks) == 5 * 2 * 4  # classes, arms, prompts of the one round that is left
+
+
+def test_single_requests_are_drawn_while_they_are_few(measured: Observations) -> None:
+    section = spreads.section(example.verdict(measured), measured)
+
+    few = charts(section)["spread-e2e-ms"].spec(FULL)["layer"][2]["data"]["values"]
+
+    assert 0 < len(few) <= spreads.MOST_DOTS
+
+
+def test_the_posts_figures_have_four_series(measured: Observations) -> None:
+    drawn = charts(over_time.section(example.verdict(measured), measured))
+
+    series = {row["series"] for row in rows(drawn["over-time-e2e-ms"])}
+    assert len(drawn) == 4
+    assert series == {f"{prompt}, {arm}" for prompt in ("repeat", "open") for arm in ("qwen-vllm", "qwen-sd-vllm")}
+
+
+def test_a_point_over_time_is_the_median_of_its_window(measured: Observations) -> None:
+    chart = charts(over_time.section(example.verdict(measured), measured))["over-time-tpot-ms"]
+
+    repeat = [row["value"] for row in rows(chart) if row["series"] == "repeat, qwen-sd-vllm"]
+    there = measured.of_arm("qwen-sd-vllm") & (measured.class_ == measured.classes.index("repeat"))
+    own = measured.figures["tpot_ms"][there]
+
+    assert len(repeat) <= over_time.MOST_WINDOWS
+    assert own.min() <= min(repeat) <= max(repeat) <= own.max()
+    assert float(np.median(repeat)) == pytest.approx(float(np.median(own)), rel=0.1)
+
+
+def test_time_is_the_calendars(measured: Observations) -> None:
+    chart = charts(over_time.section(example.verdict(measured), measured))["over-time-e2e-ms"]
+
+    assert "2026-11-21 20:4" in chart.table
+
+
+def test_another_suite_draws_the_classes_at_both_ends_and_says_which(tmp_path: Path) -> None:
+    folder = example.run(tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9})
+    seen = observe(folder)
+
+    section = over_time.section(example.verdict(seen), seen)
+
+    assert "did not ask the post's two prompts" in said(section)
+    assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {"json", "story"}
+
+
+def test_a_run_of_one_class_draws_it_alone_and_says_so(tmp_path: Path) -> None:
+    seen = observe(example.run(tmp_path / "run", prompts=3, rounds=1, classes={"json": 2.0}))
+
+    assert "This run has one class, json" in said(over_time.section(example.verdict(seen), seen))
+
+
+def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict: Verdict) -> None:
+    section = accepted.section(verdict)
+
+    assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
+    assert "the baseline does not speculate" in said(section)
+
+
+def test_identical_shares_stand_beside_their_yardstick(verdict: Verdict) -> None:
+    drawn = rows(charts(output.section(verdict))["identical-0"])
+
+    assert [row["told"] for row in drawn] == ["12 of 12", "12 of 12", "12 of 12", "11 of 12", "11 of 12"]
+    assert {row["own"] for row in drawn} == {1.0}
+
+
+def test_without_a_price_no_cost_is_made_up(verdict: Verdict) -> None:
+    bare = Cost(
+        arm=example.BASE, load=Load(concurrency=4), good_tokens=100, busy_s=3.0, sentence="give one with --price"
+    )
+
+    told = said(cost.section(msgspec.structs.replace(verdict, cost=(bare,))))
+
+    assert "give one with --price" in told
+    assert "0.00" not in told

@@ -1,0 +1,258 @@
+"""The page: whole in itself, usable without eyes or mouse, and nothing from a record breaks out of it."""
+
+from __future__ import annotations
+
+import re
+import struct
+from html.parser import HTMLParser
+from itertools import pairwise
+from pathlib import Path
+
+import example_verdict as example
+import msgspec
+import pytest
+from measured import failed, write_run
+
+from tandem.bench import report
+from tandem.bench.fault import WorldError
+from tandem.bench.judge.form import Controls, Verdict
+from tandem.bench.judge.observations import Observations, observe
+
+MOST_BYTES = 2_000_000
+_EMPTY = {"meta", "br", "col", "link", "img"}
+
+
+class Parsed(HTMLParser):
+    """Elements in their order, each with its attributes and the text in it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str | None], list[str]]] = []
+        self._open: list[int] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs), []))
+        if tag not in _EMPTY:
+            self._open.append(len(self.elements) - 1)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self.elements[self._open.pop()][0] != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        for place in self._open:
+            self.elements[place][2].append(data)
+
+    def of(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs, _ in self.elements if name == tag]
+
+    def texts(self, tag: str) -> list[str]:
+        return ["".join(told) for name, _, told in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Observations:
+    return observe(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, rounds=2))
+
+
+@pytest.fixture(scope="module")
+def verdict(seen: Observations) -> Verdict:
+    return example.verdict(seen)
+
+
+@pytest.fixture(scope="module")
+def written(seen: Observations, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.Written:
+    return report.write(example.evil(verdict), seen, tmp_path_factory.mktemp("report"))
+
+
+@pytest.fixture(scope="module")
+def html(written: report.Written) -> str:
+    return written.html.read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(html: str) -> Parsed:
+    return Parsed(html)
+
+
+def test_the_page_is_small_enough_to_be_mailed(written: report.Written) -> None:
+    assert written.html.stat().st_size < MOST_BYTES
+
+
+def test_nothing_of_the_page_is_elsewhere(html: str, page: Parsed) -> None:
+    addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if "www.w3.org" not in address}
+    links = [attrs[name] for _, attrs, _ in page.elements for name in ("src", "href", "xlink:href") if attrs.get(name)]
+
+    assert addresses == set()  # the names of SVG's vocabulary are no address that is asked
+    assert [link for link in links if not str(link).startswith("#")] == []
+    assert "@import" not in html
+    assert not re.search(r"url\((?!#)", html)
+
+
+def test_the_page_has_no_script_and_forbids_any(page: Parsed) -> None:
+    policy = next(attrs["content"] for attrs in page.of("meta") if attrs.get("http-equiv") == "Content-Security-Policy")
+
+    assert page.of("script") == []
+    assert [attrs for _, attrs, _ in page.elements if any(name.startswith("on") for name in attrs)] == []
+    assert str(policy).startswith("default-src 'none'")
+    assert "script-src" not in str(policy)
+
+
+def test_what_records_hold_stays_text(html: str, page: Parsed) -> None:
+    assert page.of("img") == []
+    assert "&lt;/script&gt;&lt;script&gt;alert(1)" in html
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u2028\u202a-\u202e\u2066-\u2069]", html)
+    assert "\u241b[31m" in html  # the escape that moves a terminal's cursor, as a sign
+
+
+def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
+    names = [name for name, _, _ in page.elements]
+
+    assert page.texts("h1")[0] == f"\u25b2 Faster {example.VARIANT} against {example.BASE}"
+    assert names.index("h1") < names.index("nav") < names.index("svg")
+
+
+def test_headings_go_down_one_level_at_a_time(page: Parsed) -> None:
+    levels = [int(name[1]) for name, _, _ in page.elements if re.fullmatch("h[1-6]", name)]
+
+    assert levels.count(1) == 1
+    assert [(above, below) for above, below in pairwise(levels) if below > above + 1] == []
+
+
+def test_a_reader_by_ear_finds_landmarks_and_the_way_past_the_links(page: Parsed) -> None:
+    ids = [attrs["id"] for _, attrs, _ in page.elements if attrs.get("id")]
+    skip = next(attrs for attrs in page.of("a") if attrs.get("class") == "skip")
+
+    assert [len(page.of(name)) for name in ("main", "nav", "footer")] == [1, 1, 1]
+    assert page.of("html")[0]["lang"] == "en"
+    assert str(skip["href"]).removeprefix("#") in ids
+
+
+def test_every_name_that_is_referred_to_is_there_once(page: Parsed) -> None:
+    ids = [str(attrs["id"]) for _, attrs, _ in page.elements if attrs.get("id")]
+    asked = [
+        *(str(attrs["href"])[1:] for attrs in page.of("a")),
+        *(str(attrs[name]) for _, attrs, _ in page.elements for name in ("aria-labelledby", "aria-describedby")
+          if attrs.get(name)),
+    ]  # fmt: skip
+
+    assert len(ids) == len(set(ids))
+    assert set(asked) <= set(ids)
+
+
+def test_every_drawing_is_an_image_with_a_name_and_a_description(page: Parsed) -> None:
+    drawings = page.of("svg")
+
+    assert len(drawings) > 20
+    assert all(attrs["role"] == "img" and attrs["aria-labelledby"] and attrs["aria-describedby"] for attrs in drawings)
+
+
+def test_every_chart_has_its_figures_as_a_table(html: str) -> None:
+    figures = re.findall(r"<figure.*?</figure>", html, re.DOTALL)
+
+    assert figures
+    assert [figure[:120] for figure in figures if "<table" not in figure] == []
+
+
+def test_colors_of_the_drawings_are_the_pages_own(html: str) -> None:
+    drawings = "".join(re.findall(r"<svg.*?</svg>", html, re.DOTALL))
+
+    assert "var(--faster)" in drawings
+    assert re.findall(r"#[0-9a-fA-F]{6}\b", drawings) == []
+
+
+def test_the_page_has_every_part(page: Parsed) -> None:
+    told = page.texts("body")[0]
+
+    asked = (
+        "Figure 3: E2E latency", "Figure 4, as time per output token", "Figure 4, as llmperf computes it",
+        "Figure 5: TTFT", "Claims that contradict each other", "The post's two prompts, repeat (structured)",
+        "margin of 5 %", "noise floor", "44 % less than the baseline's", "What one side alone has",
+        "How to recompute this", "from the start of the request to its last chunk with a choice",
+    )  # fmt: skip
+    assert [part for part in asked if part not in told] == []
+
+
+def test_what_differs_in_an_example_is_marked_and_nothing_else(verdict: Verdict) -> None:
+    assert {"waves", "night"} <= {told.strip() for told in _marked(verdict)}
+    assert "lighthouse" not in " ".join(_marked(verdict))
+
+
+def _marked(verdict: Verdict) -> list[str]:
+    from tandem.bench.report import output  # noqa: PLC0415 - of this test alone
+    from tandem.bench.report.drawing import Chart  # noqa: PLC0415
+
+    parts = [part for part in output.section(verdict).parts if not isinstance(part, Chart)]
+    return Parsed("".join(parts)).texts("mark")
+
+
+def test_pictures_for_slides_are_1600_pixels_wide(written: report.Written) -> None:
+    widths = {struct.unpack(">I", path.read_bytes()[16:20])[0] for path in written.charts}
+
+    assert {"speed-up-0.png", "over-time-e2e-ms.png", "acceptance-length.png"} <= {path.name for path in written.charts}
+    assert widths == {1600}
+
+
+def test_a_run_of_which_nothing_can_be_said_says_so_first(tmp_path: Path) -> None:
+    seen = observe(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+
+    page = Parsed(report.write(example.nothing(seen), seen, tmp_path).html.read_text(encoding="utf-8"))
+
+    assert page.texts("h1") == ["No verdict"]
+    assert "no prompt was answered by both base and a variant" in page.texts("header")[0]
+    assert page.of("svg") == []
+
+
+def test_a_baseline_alone_has_a_page(tmp_path: Path) -> None:
+    seen = observe(write_run(tmp_path / "run", [failed()], arms=(example.arm("base", role="baseline"),)))
+
+    page = Parsed(report.write(example.nothing(seen, variants=()), seen, tmp_path).html.read_text(encoding="utf-8"))
+
+    assert "base was measured alone, without a variant" in page.texts("header")[0]
+
+
+def test_a_void_run_says_why_before_anything_else(tmp_path: Path) -> None:
+    seen = observe(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+    void = example.nothing(seen, controls=Controls(void=("the baseline became 30 % slower while it ran",)))
+
+    page = Parsed(report.write(void, seen, tmp_path).html.read_text(encoding="utf-8"))
+
+    assert page.texts("h1")[0].startswith("Void")
+    assert "the baseline became 30 % slower" in page.texts("header")[0]
+
+
+def test_charts_of_an_earlier_report_are_taken_away(tmp_path: Path) -> None:
+    seen = observe(write_run(tmp_path / "run", [failed()]))
+    old = tmp_path / "charts" / "speed-up-9.png"
+    old.parent.mkdir()
+    old.write_bytes(b"old")
+
+    report.write(example.nothing(seen), seen, tmp_path)
+
+    assert not old.exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+    seen = observe(write_run(tmp_path / "run", [failed()]))
+    (tmp_path / "charts").write_text("a file in the way")
+
+    with pytest.raises(WorldError, match="the report cannot be written") as fault:
+        report.write(example.nothing(seen), seen, tmp_path)
+
+    assert fault.value.where == str(tmp_path)
+
+
+def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict: Verdict) -> None:
+    both = tuple(msgspec.structs.replace(verdict.headlines[0], variant=name) for name in ("eagle", "ngram"))
+    few = observe(write_run(tmp_path / "run", [failed()]))
+
+    page = Parsed(
+        report.write(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
+        .html.read_text(encoding="utf-8")
+    )  # fmt: skip
+
+    assert page.texts("h1") == [f"Verdict on 2 variants of {few.baseline}"]
+    assert [told for told in page.texts("h2") if "against" in told] == [
+        f"\u25b2 Faster {name} against {few.baseline}" for name in ("eagle", "ngram")
+    ]
