@@ -8,10 +8,50 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
-from measured import chunks, failed, record, write_run
+from measured import arm, chunks, failed, record
+from measured import write_run as write_any
 
 from tandem.bench.manifest import Ended
+from tandem.bench.record import Record
+from tandem.bench.report import Written
 from tandem.cli import main
+
+WORDS = [f"p{number}" for number in range(12)]
+
+
+def write_run(folder: Path, records: list[Record], **changes: object) -> Path:
+    """A run of one arm: it has figures, and no verdict."""
+    return write_any(folder, records, **{"arms": (arm("base", role="baseline"),), **changes})
+
+
+def write_pair(folder: Path, factor: float = 2.0, control: float = 1.0, classes: tuple[str, ...] = ("repeat",)) -> Path:
+    """A run of `base`, a `spec` that takes `factor` times less, and a control that takes `control` times more."""
+    ends = {"base": 1.0, "spec": 1 / factor, "base#2": control}
+    records = [
+        record(
+            request_id=f"{name}.{class_}.{word}.{number}", arm=name, class_=class_, prompt_id=word, round=number,
+            end_s=0.3 * scale * (1 + 0.001 * len(word)),
+            chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
+        )
+        for number, asked in enumerate((("base", "spec"), ("base", "base#2")))
+        for name, scale in ends.items() if name in asked
+        for class_ in classes
+        for word in WORDS
+    ]  # fmt: skip
+    return write_any(folder, records, rounds=1)
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Path:
+    return write_pair(tmp_path / "run")
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
+    monkeypatch.setattr(
+        "tandem.bench.report.write", lambda _, __, folder: Written(html=folder / "report.html", charts=())
+    )
 
 
 def test_a_run_is_reported_as_a_table_and_its_summary_is_written(
@@ -25,10 +65,13 @@ def test_a_run_is_reported_as_a_table_and_its_summary_is_written(
     assert json.loads((folder / "summary.json").read_text())["records"] == 1
 
 
-def test_json_is_the_summary_as_it_is_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("flags", [[], ["--figures"]], ids=["one arm", "asked for figures alone"])
+def test_json_without_a_verdict_is_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
     folder = write_run(tmp_path / "run", [record(text="é")])
 
-    assert main(["bench", "report", str(folder), "--json"]) == 0
+    assert main(["bench", "report", str(folder), "--json", *flags]) == 0
 
     assert json.loads(capsys.readouterr().out) == json.loads((folder / "summary.json").read_text())
 
@@ -84,3 +127,107 @@ def test_a_folder_that_takes_no_summary_is_reported_all_the_same(
     assert "concurrency 4: medians" in said.out
     assert "warning: " in said.err
     assert "the summary cannot be written" in said.err
+
+
+def test_a_run_of_one_arm_says_that_there_is_nothing_to_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "report", str(write_run(tmp_path / "run", [record()]))]) == 0
+
+    assert capsys.readouterr().out.endswith(
+        "no verdict: one arm was measured, so there is nothing to compare: name a --variant\n"
+    )
+    assert not (tmp_path / "run" / "verdict.json").exists()
+
+
+def test_llmperfs_records_have_no_verdict(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_any(tmp_path / "run", [record(generator="llmperf")], generator="llmperf")
+
+    main(["bench", "report", str(folder)])
+
+    assert "no verdict: llmperf's records have neither prompts nor tokens" in capsys.readouterr().out
+
+
+def test_the_last_line_is_the_page_to_open(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "report", str(judged)]) == 0
+
+    said = capsys.readouterr().out
+    assert said.splitlines()[-1] == str(judged / "report.html")
+    assert "spec against base: FASTER" in said
+    assert (judged / "report.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.usefixtures("no_page")
+def test_json_is_the_verdict_as_it_is_written(judged: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "report", str(judged), "--json"]) == 0
+
+    assert json.loads(capsys.readouterr().out) == json.loads((judged / "verdict.json").read_text())
+
+
+def test_figures_alone_write_no_verdict(judged: Path) -> None:
+    assert main(["bench", "report", str(judged), "--figures"]) == 0
+
+    assert not (judged / "verdict.json").exists()
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_baseline_that_differs_from_itself_gives_code_4(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_pair(tmp_path / "run", control=1.4)
+
+    assert main(["bench", "report", str(folder)]) == 4
+
+    assert "spec against base: VOID" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path: Path) -> None:
+    folder = write_pair(tmp_path / "run", factor=1.08)
+    verdicts = []
+    for margin in ("0.05", "0.1"):
+        main(["bench", "report", str(folder), "--margin", margin])
+        verdicts.append(json.loads((folder / "verdict.json").read_text())["headlines"][0]["verdict"])
+
+    assert verdicts == ["faster", "same"]
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_price_is_stated_beside_the_tokens_it_bought(judged: Path) -> None:
+    main(["bench", "report", str(judged), "--price", "36"])
+
+    cost = json.loads((judged / "verdict.json").read_text())["cost"][0]
+    assert cost["usd_per_million_good_tokens"] == pytest.approx(
+        36 / 2 / 3600 * cost["busy_s"] / cost["good_tokens"] * 1e6
+    )
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_verdict_says_how_it_is_made_again(judged: Path) -> None:
+    main(["bench", "report", str(judged), "--margin", "0.1", "--price", "36"])
+
+    assert json.loads((judged / "verdict.json").read_text())["recompute"][0] == (
+        "tandem bench report run --margin 0.1 --price 36"
+    )
+
+
+@pytest.mark.usefixtures("no_page")
+def test_a_folder_that_takes_no_verdict_is_judged_all_the_same(
+    judged: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (judged / "verdict.json.new").mkdir()
+
+    assert main(["bench", "report", str(judged)]) == 0
+
+    said = capsys.readouterr()
+    assert "spec against base: FASTER" in said.out
+    assert "the verdict cannot be written" in said.err
+
+
+@pytest.mark.proof
+def test_thousands_of_classes_are_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write_pair(tmp_path / "run", classes=tuple(f"class-{number}" for number in range(1000)))
+
+    assert main(["bench", "report", str(folder)]) == 0
+
+    assert len(json.loads((folder / "verdict.json").read_text())["cells"]) == 4000
+    assert len(capsys.readouterr().out.splitlines()) < 3200
+    assert (folder / "report.html").stat().st_size < 2_000_000
