@@ -177,28 +177,36 @@ class Case:
         Args:
             tuned: draft and window may be others: a claim about tuning compares them.
         """
-        set_up = self.set_up
-        arms = [arm for arm in (named(self.seen, self.seen.baseline), self.arm) if arm is not None]
-        models = sorted({arm.model for arm in arms} - {set_up.target})
-        if models:
-            return f"the target is {', '.join(models)}, not {set_up.target}"
-        runtimes = sorted({arm.runtime or "not known" for arm in arms} - set(set_up.runtimes))
-        if runtimes:
-            return f"the runtime is {', '.join(runtimes)}, so nothing says that this is the post's accelerator"
-        if tuned:
-            return ""
-        speculation = arms[-1].speculation if arms else None
-        stated = (speculation.method, speculation.num_speculative_tokens) if speculation else (None, None)
-        if stated != (set_up.mode, set_up.num_speculative_tokens):
-            return f"the variant's speculation is not {set_up.mode} with {set_up.num_speculative_tokens} tokens"
-        if draft(arms[-1]) != slug(set_up.draft):
-            return f"nothing says that the draft is {set_up.draft}"
-        return ""
+        arms = [named(self.seen, name) for name in self.arms()]
+        known = [arm for arm in arms if arm is not None]
+        if len(known) < len(arms):
+            return "the manifest does not know both arms"
+        return next(_unlike(self.set_up, *known, tuned=tuned), "")
 
     def survivors(self) -> str:
         """Say how differently the arms failed; empty where what is compared are no survivors."""
         failures = survivors.count(self.grouped, *self.arms()).of_all()
         return failures.sentence(*self.arms()) if failures.differ else ""
+
+
+def _unlike(set_up: SetUp, base: Arm, variant: Arm, *, tuned: bool) -> Iterator[str]:
+    """Yield what of two arms is not the post's, most important first."""
+    models = sorted({base.model, variant.model} - {set_up.target})
+    if models:
+        yield f"the target is {', '.join(models)}, not {set_up.target}"
+    runtimes = sorted({arm.runtime or "not known" for arm in (base, variant)} - set(set_up.runtimes))
+    if runtimes:
+        yield f"the runtime is {', '.join(runtimes)}, so nothing says that this is the post's accelerator"
+    if base.speculation is None or base.speculation.method is not None:
+        yield f"nothing says that {base.name} decodes without speculation"
+    if tuned:
+        return
+    method = variant.speculation.method if variant.speculation else None
+    window = variant.speculation.num_speculative_tokens if variant.speculation else None
+    if (method, window) != (set_up.mode, set_up.num_speculative_tokens):
+        yield f"the variant's speculation is not {set_up.mode} with {set_up.num_speculative_tokens} tokens"
+    if draft(variant) != slug(set_up.draft):
+        yield f"nothing says that the draft is {set_up.draft}"
 
 
 def named(seen: Observations, arm: str) -> Arm | None:

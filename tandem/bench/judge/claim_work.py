@@ -98,14 +98,15 @@ def drafts(claim: Claim, case: Case) -> Said:
 
 
 def windows(claim: Claim, case: Case) -> Said:
-    """Answer by variants that differ in their window alone."""
-    same = [arm for arm in case.seen.run.arms if arm.name in case.seen.variants and draft(arm)]
+    """Answer by variants that have the post's draft and differ in their window alone."""
+    mine = slug(case.set_up.draft)
+    same = [arm for arm in case.seen.run.arms if arm.name in case.seen.variants and draft(arm) == mine]
     by_window = {arm.speculation.num_speculative_tokens: arm for arm in same if arm.speculation is not None}
     missing = [str(size) for size in claim.windows if size not in by_window]
-    if missing or len({draft(by_window[size]) for size in claim.windows}) > 1:
-        lack = f"no variant with {', '.join(missing)}" if missing else "variants of several drafts"
+    if missing:
         sizes = ", ".join(str(size) for size in claim.windows)
-        return Said("not comparable", f"the windows {sizes} are compared with one draft, and this run has {lack}")
+        lack = f"this run has no variant with {', '.join(missing)} and the draft {case.set_up.draft}"
+        return Said("not comparable", f"the windows {sizes} are compared, and {lack}")
     best, *others = (by_window[size].name for size in claim.windows)
     found = [between(case, other, best, claim.metrics[0]) for other in others]
     told = listed(

@@ -218,6 +218,22 @@ def test_the_best_of_many_classes_needs_more_than_its_own_interval():
     assert answer("C1", best, *others, seen=of_the_post()).answer == "no evidence"
 
 
+@pytest.mark.parametrize(
+    ("arms", "said"),
+    [
+        ((POST_BASE, msgspec.structs.replace(posts(), model="Qwen/Qwen3-8B")), "the target is Qwen/Qwen3-8B"),
+        ((POST_BASE, msgspec.structs.replace(posts(), runtime=None)), "the runtime is not known"),
+        ((msgspec.structs.replace(POST_BASE, speculation=None), posts()), "nothing says that base decodes without"),
+        ((POST_BASE, posts(window=5)), "the variant's speculation is not fused with 7 tokens"),
+        ((POST_BASE, msgspec.structs.replace(posts(), artifact_key=None)), "nothing says that the draft is"),
+    ],
+)
+def test_a_run_is_of_the_post_s_set_up_only_where_its_manifest_says_all_of_it(arms, said):
+    found = answer("C1", cell("json", "tpot_ms", "faster", (3.5, 3.3, 3.7)), seen=observed_with(arms))
+    assert found.answer == "not comparable"
+    assert said in found.why
+
+
 # C3, and single prompts: over rounds
 
 
