@@ -119,6 +119,18 @@ def test_a_difference_alone_is_not_called_when_there_are_many_cells():
     assert "among 160 cells" in among.why
 
 
+def test_a_cell_is_called_where_its_adjusted_p_is_below_5_percent_and_nowhere_else():
+    found = [one(at(ratio, (0.8, 1.2, 0.9, 1.1, 0.95, 1.05))) for ratio in np.linspace(1.15, 1.4, 25)]
+    assert [cell.verdict == "faster" for cell in found] == [cell.adjusted_p < 0.05 for cell in found]
+    assert (
+        sum(0.05 < cell.adjusted_p < 0.1 for cell in found) > 1 < sum(0.03 < cell.adjusted_p < 0.05 for cell in found)
+    )
+
+
+def test_a_noise_floor_is_never_below_1():
+    assert one(at(2.0), floored(0.9)).noise_floor == 1.0
+
+
 def test_cells_of_every_variant_count_as_one_family():
     seen = drawn(Truth(ratio={"spec": {"repeat": 1.0}, "other": {"repeat": 1.0}}), seed=2)
     found = cells(seen, Controls(), margin=MARGIN)
