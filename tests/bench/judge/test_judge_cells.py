@@ -78,6 +78,13 @@ def test_the_whole_interval_must_lie_inside_the_margin(ratio, word):
 
 
 @pytest.mark.parametrize(
+    ("ratio", "word"), [(1.0495, "same"), (1.0505, "faster"), (1 / 1.0495, "same"), (1 / 1.0505, "slower")]
+)
+def test_the_margin_is_a_ratio_whichever_way_it_is_crossed(ratio, word):
+    assert one(at(ratio, [1 + (by - 1) / 20 for by in JITTER])).verdict == word
+
+
+@pytest.mark.parametrize(
     ("ratio", "word"), [(1.3, "faster"), (1.1, "no evidence"), (0.9, "no evidence"), (0.8, "slower")]
 )
 def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
