@@ -30,6 +30,10 @@ def test_pairs_that_agree_inside_each_prompt_are_worth_their_prompts():
     assert effective(*hits(*["1111", "0000"] * 6)) < 12
 
 
+def test_one_prompt_with_most_of_the_pairs_makes_them_worth_less_than_their_prompts():
+    assert effective(*hits("1111111", "1")) == 8**2 / (7**2 + 1)
+
+
 def test_pairs_that_differ_inside_prompts_as_between_them_are_nearly_worth_their_number():
     assert 36 < effective(*hits(*["1100", "0110", "1010", "0111", "1000"] * 3)) <= 60
 
