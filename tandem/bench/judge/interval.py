@@ -9,10 +9,11 @@ at which a normal with that smaller spread has Student's quantile (Hesterberg 20
 section 4.2). Beyond TAIL, where few resamples or few prompts say nothing, the curve goes on as Student's does: levels
 adjusted for thousands of cells need it, and so do three prompts, whose means have ten values in all.
 
-Where the servers were started again, or the rounds are many, the mean has two sources of chance: which prompts were
-asked, and which starts (rounds) were met. They are crossed: every prompt meets every start. Then the variance is that
-of the two-way layout with random rows and columns, and the degrees of freedom are Satterthwaite's (1946, Biometrics
-Bulletin 2, 110).
+Prompts are not the only chance. A disturbance of the machine that outlasts a turn is met by every prompt of a round:
+from FEWEST_ROUNDS rounds on, what the rounds' means differ by beyond chance is added to the variance, and two servers
+that are equal but for it keep an interval that holds. From FEWEST_STARTS starts of the servers on, prompts and starts
+are crossed: every prompt meets every start, and the variance is that of the two-way layout with random rows and
+columns. Both sums have Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2, 110).
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ from tandem.bench.quantiles import Values
 FEWEST_PROMPTS = 3
 """Fewer have no spread worth the name."""
 
+FEWEST_ROUNDS = 3
+"""Rounds from which on it is estimated what all prompts of one share; two would make every interval endless."""
+
 FEWEST_STARTS = 6
-"""Starts of an arm, or rounds, from which on their spread is estimated; fewer would make every interval endless."""
+"""Starts of an arm from which on their spread is estimated, with what swapped placements take from its freedom."""
 
 LEVEL = 0.95
 _RESAMPLES = 4_000
@@ -41,6 +45,7 @@ _TAIL = 2.0  # Student's quantile, up to which the resamples speak
 _GRID: Values = np.linspace(-_TAIL, _TAIL, 41)
 _NO_WIDTH = 1e-9  # a log-ratio below it is a rounding error
 _UNKNOWN = -1
+_MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
 
 
@@ -95,7 +100,7 @@ def estimate(  # noqa: PLR0913 - the signature is a sentence: values, what they 
         layout = _layout(by_round[known], starts, placements)
         if layout is not None:
             return _crossed(layout, level)
-    return _of_prompts(logs[known], level, seed)
+    return _of_prompts(logs[known], by_round[known] if by_round is not None else None, level, seed)
 
 
 def interval_at(found: Estimate, level: float) -> tuple[float, float]:
@@ -106,15 +111,41 @@ def interval_at(found: Estimate, level: float) -> tuple[float, float]:
     return found.log + found.se * _bend(found.bends, -quantile), found.log + found.se * _bend(found.bends, quantile)
 
 
-def _of_prompts(logs: Values, level: float, seed: int) -> Estimate:
+def _of_prompts(logs: Values, by_round: Values | None, level: float, seed: int) -> Estimate:
     count, mean = len(logs), float(np.mean(logs))
     se = float(np.std(logs, ddof=1)) / math.sqrt(count)
-    if se < _NO_WIDTH:
+    shared, df_shared = _of_rounds(by_round) if by_round is not None else (0.0, 1)
+    variance = max(se**2 + shared, se**2 / 2)
+    if variance < _NO_WIDTH**2:
         return _without_width(mean, count - 1.0)
-    resampling = _resampling(count, seed)
-    means = np.sort(resampling.weights @ (logs - mean)) / se
+    bends = _resampled(logs, seed) if se >= _NO_WIDTH else _GRID
+    added = max(shared, 0.0)
+    kept = min(se**2 / variance, 1.0) ** 1.5  # a mean's skewness, once something without any is added to it
+    df = min(variance**2 / (se**4 / (count - 1) + added**2 / df_shared), count - 1.0)
+    return _answered(mean, math.sqrt(variance), df, level, _GRID + kept * (bends - _GRID))
+
+
+def _of_rounds(by_round: Values) -> tuple[float, int]:
+    """Return what rounds add to the variance of the mean, and its degrees of freedom; 0 where that cannot be told.
+
+    It may be below 0 by chance, as an estimate without bias must where rounds add nothing.
+    """
+    cells = by_round[:, np.isfinite(by_round).any(axis=0)]
+    absent = ~np.isfinite(cells)
+    rows, columns = cells.shape
+    if columns < FEWEST_ROUNDS or absent.mean() > _MOST_ABSENT:
+        return 0.0, 1
+    parts = _parts(_filled(cells, absent), columns - 1, int(absent.sum()))
+    return (parts.columns - parts.rest) / (rows * columns), columns - 1
+
+
+def _resampled(logs: Values, seed: int) -> Values:
+    """Return where the mean of resampled prompts is at each of _GRID, from its middle in standard errors."""
+    resampling = _resampling(len(logs), seed)
+    means = np.sort(resampling.weights @ (logs - logs.mean())) / (np.std(logs, ddof=1) / math.sqrt(len(logs)))
     below, share = resampling.below, resampling.share
-    return _answered(mean, se, count - 1.0, level, means[below] * (1 - share) + means[below + 1] * share)
+    bends: Values = means[below] * (1 - share) + means[below + 1] * share
+    return bends
 
 
 class _Resampling(NamedTuple):
@@ -187,7 +218,7 @@ def _layout(by_round: Values, starts: Whole, placements: Whole | None) -> _Layou
     cells = np.column_stack([_row_means(by_round[:, met][:, columns == code]) for code in range(len(codes))])
     cells = cells[np.isfinite(cells).any(axis=1)]
     absent = ~np.isfinite(cells)
-    if len(cells) < FEWEST_PROMPTS or absent.mean() > 0.5:  # noqa: PLR2004 - half is a majority
+    if len(cells) < FEWEST_PROMPTS or absent.mean() > _MOST_ABSENT:
         return None
     cells = _filled(cells, absent)
     groups = _groups(placements[met], columns, len(codes)) if placements is not None else None
@@ -228,20 +259,38 @@ def _groups(placements: Whole, columns: Whole, count: int) -> Whole | None:
     return groups if len(sizes) > 1 and count > len(sizes) + 1 else None
 
 
-def _crossed(layout: _Layout, level: float) -> Estimate:
-    cells, log = layout.cells, float(layout.cells.mean())
+class _Parts(NamedTuple):
+    """Mean squares of a two-way layout without repeats, and the degrees of freedom of the last."""
+
+    rows: float
+    columns: float
+    rest: float
+    df_rest: int
+
+
+def _parts(cells: Values, df_columns: int, absent: int) -> _Parts:
     rows, columns = cells.shape
-    of_rows, of_columns = cells.mean(axis=1) - log, cells.mean(axis=0) - log
-    rest = cells - log - of_rows[:, None] - of_columns[None, :]
+    of_rows, of_columns = cells.mean(axis=1) - cells.mean(), cells.mean(axis=0) - cells.mean()
+    rest = cells - cells.mean() - of_rows[:, None] - of_columns[None, :]
+    df_rest = max((rows - 1) * df_columns - absent, 1)
+    return _Parts(
+        rows=columns * float((of_rows**2).sum()) / (rows - 1),
+        columns=rows * float((of_columns**2).sum()) / df_columns,
+        rest=float((rest**2).sum()) / df_rest,
+        df_rest=df_rest,
+    )
+
+
+def _crossed(layout: _Layout, level: float) -> Estimate:
+    (rows, columns), log = layout.cells.shape, float(layout.cells.mean())
     df_rows, df_columns = rows - 1, columns - layout.placements
-    df_rest = max(df_rows * df_columns - int(layout.absent.sum()), 1)
-    by_prompt = columns * float((of_rows**2).sum()) / df_rows / (rows * columns)
-    by_start = rows * float((of_columns**2).sum()) / df_columns / (rows * layout.weight)
-    by_rest = float((rest**2).sum()) / df_rest / (rows * layout.weight)
+    parts = _parts(layout.cells, df_columns, int(layout.absent.sum()))
+    by_prompt = parts.rows / (rows * columns)
+    by_start, by_rest = parts.columns / (rows * layout.weight), parts.rest / (rows * layout.weight)
     # both hold the residual's share, so it counts twice in their sum; neither alone can be more than the whole
     variance = max(by_prompt + by_start - by_rest, by_prompt, by_start)
     if variance < _NO_WIDTH**2:
         return _without_width(log, float(min(df_rows, df_columns)))
-    parts = by_prompt**2 / df_rows + by_start**2 / df_columns + by_rest**2 / df_rest
-    df = min(max(variance**2 / parts, min(df_rows, df_columns)), df_rows + df_columns)
+    spread = by_prompt**2 / df_rows + by_start**2 / df_columns + by_rest**2 / parts.df_rest
+    df = min(max(variance**2 / spread, min(df_rows, df_columns)), df_rows + df_columns)
     return _answered(log, math.sqrt(variance), float(df), level, np.empty(0))
