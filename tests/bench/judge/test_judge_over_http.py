@@ -1,0 +1,133 @@
+"""Whole runs against twins over HTTP: known ratios are found, and no broken server can win.
+
+Each arm is a twin of the baseline with one thing changed; all are measured in one run, with control rounds.
+"""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import uvloop
+from planned import suite_file
+
+from tandem.bench.judge.form import Cell, Headline, Verdict
+from tandem.bench.judge.observations import observe
+from tandem.bench.judge.verdict import Asked, judge
+from tandem.bench.manifest import Arm
+from tandem.bench.run import Run
+from tandem.bench.settings import Settings
+from tandem.bench.suites.suite import load
+from tandem.twin.server.knobs import ClassKnobs, FaultKnobs, Knobs
+from tandem.twin.server.twin import Twin
+
+PROMPTS = 12
+TOKENS = 24
+BASE = Knobs(
+    step_ms=(6.0,),
+    prefill_base_ms=12.0,
+    prefill_ms_per_token=0.0,
+    classes={"default": ClassKnobs(output_tokens=TOKENS)},
+)
+SHORT = {"default": ClassKnobs(output_tokens=TOKENS // 4)}
+ARMS = {
+    "base": BASE,
+    "faster": BASE.faster(1.5),
+    "slower": BASE.faster(0.8),
+    "equal": BASE,
+    "garbage": BASE.faster(2).model_copy(update={"faults": (FaultKnobs(kind="garbage", rate=1.0),)}),
+    "cutting": BASE.model_copy(update={"classes": SHORT}),
+    "failing": BASE.faster(2).model_copy(
+        update={"faults": (FaultKnobs(kind="status_500", requests=tuple(range(12, 200, 2))),)}
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
+    folder = tmp_path_factory.mktemp("judged")
+    suite = suite_file(folder, {"chat": [f"Tell me about the {number}th day." for number in range(PROMPTS)]})
+    twins = {name: Twin(knobs).start() for name, knobs in ARMS.items()}
+    try:
+        arms = tuple(
+            Arm(name=name, role="variant" if name != "base" else "baseline", url=twin.url, model="twin")
+            for name, twin in twins.items()
+        )
+        settings = Settings(
+            arms=arms,
+            suites=(load(suite),),
+            concurrency=(6,),
+            rounds=2,
+            control_rounds=1,
+            warm_up=2,
+            max_tokens=2 * TOKENS,
+        )
+        uvloop.run(Run(settings=settings, folder=folder / "run", out=io.StringIO()).run())
+    finally:
+        for twin in twins.values():
+            twin.stop()
+    (folder / "run" / "rounds.jsonl").unlink()  # how busy the machine is that runs all tests at once is not judged here
+    return judge(observe(folder / "run"), Asked())
+
+
+def cell(verdict: Verdict, variant: str, metric: str = "e2e_ms") -> Cell:
+    return next(cell for cell in verdict.cells if (cell.variant, cell.metric) == (variant, metric))
+
+
+def headline(verdict: Verdict, variant: str) -> Headline:
+    return next(line for line in verdict.headlines if line.variant == variant)
+
+
+@pytest.mark.parametrize(
+    ("variant", "ratio"), [("faster", 1.5), ("slower", 0.8), pytest.param("equal", 1.0, marks=pytest.mark.proof)]
+)
+def test_a_known_ratio_is_found(verdict: Verdict, variant: str, ratio: float) -> None:
+    found = cell(verdict, variant).speed_up
+
+    assert found is not None
+    assert found.value == pytest.approx(ratio, rel=0.15)  # this machine is busy with other tests
+
+
+@pytest.mark.parametrize(("variant", "said"), [("faster", "faster"), ("slower", "slower")])
+def test_what_is_faster_or_slower_is_called_so(verdict: Verdict, variant: str, said: str) -> None:
+    assert headline(verdict, variant).verdict == said
+
+
+@pytest.mark.proof  # a machine that runs all tests at once does differ from itself
+def test_an_equal_server_is_neither_faster_nor_slower(verdict: Verdict) -> None:
+    assert headline(verdict, "equal").verdict in {"same", "no evidence"}
+
+
+def test_the_baseline_against_itself_passes(verdict: Verdict) -> None:
+    assert verdict.controls.void == ()
+    assert {floor.metric for floor in verdict.controls.floors} >= {"e2e_ms", "tpot_ms", "ttft_ms"}
+
+
+def test_garbage_cannot_win(verdict: Verdict) -> None:
+    found = cell(verdict, "garbage").speed_up
+
+    assert found is not None
+    assert found.value > 1.5
+    assert headline(verdict, "garbage").verdict == "faster but not the same output"
+
+
+def test_a_server_that_cuts_its_answers_cannot_win(verdict: Verdict) -> None:
+    found = cell(verdict, "cutting").speed_up
+
+    assert found is not None
+    assert found.value > 1.5
+    assert headline(verdict, "cutting").verdict == "faster but not the same output"
+
+
+def test_a_server_that_fails_requests_cannot_win(verdict: Verdict) -> None:
+    assert headline(verdict, "failing").verdict == "not comparable"
+
+
+def test_equal_outputs_are_called_the_same(verdict: Verdict) -> None:
+    results = {one.variant: one.result for one in verdict.equality}
+
+    assert {results[name] for name in ("faster", "slower", "equal")} == {"the same"}
+
+
+def test_the_control_is_no_variant(verdict: Verdict) -> None:
+    assert verdict.variants == tuple(name for name in ARMS if name != "base")
