@@ -168,7 +168,7 @@ def _called(size: Values, se: Values, df: Values, asked: Asked) -> Mask:
     wide = np.maximum(se, np.finfo(float).tiny)
     by_test = special.nctdtr(df, np.minimum(size / wide, _LARGEST), special.stdtrit(df, 1 - asked.alpha / 2))
     by_floor = special.stdtr(df, np.clip((size - asked.floors) / wide, -_LARGEST, _LARGEST))
-    called: Mask = (1 - by_test >= POWER) & (by_floor >= POWER) & (size > asked.floors)
+    called: Mask = (1 - by_test >= POWER) & (by_floor >= POWER)
     return called
 
 

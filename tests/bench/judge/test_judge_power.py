@@ -53,6 +53,11 @@ def test_a_speed_up_within_the_noise_floor_is_decided_by_no_number():
     assert prompts_to_decide(only(), asked(0.2, floor=0.1)) != [None]
 
 
+def test_a_speed_up_just_beyond_the_noise_floor_must_stay_beyond_it_four_times_out_of_five():
+    (number,) = prompts_to_decide(only(), asked(0.21, floor=0.2))
+    assert number == pytest.approx((0.842 * 0.2 / 0.01) ** 2, rel=0.02)
+
+
 def test_a_spread_that_ten_thousand_prompts_do_not_narrow_has_no_number():
     assert prompts_to_decide(only(sd=20.0), asked(0.01)) == [None]
 
@@ -72,6 +77,7 @@ def test_more_rounds_do_not_narrow_what_differs_between_prompts():
 
 def test_a_run_of_one_round_cannot_say_how_many_would_do():
     assert rounds_to_decide(only(), asked(0.1)) == [None]
+    assert rounds_to_decide(only(), asked(5.0)) == [None]
 
 
 def test_what_must_stand_beside_more_cells_takes_more_prompts():

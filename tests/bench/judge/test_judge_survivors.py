@@ -1,8 +1,9 @@
+import numpy as np
 import pytest
 from observed import Asked, observed
 
 from tandem.bench.judge.pairs import Grouped
-from tandem.bench.judge.survivors import Failures, count, more_often
+from tandem.bench.judge.survivors import Counted, Failures, count, more_often
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,16 @@ def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
     counted = count(Grouped(seen), "base", "spec")
     assert counted.of_cell(seen.classes.index("repeat") * len(seen.loads)) == Failures(1, 0, 2, 1)
     assert counted.of_all() == Failures(2, 0, 3, 1)
+
+
+def test_failures_of_one_class_bar_that_class_alone():
+    counted = Counted(asked=np.array([[40, 40], [400, 400]]), failed=np.array([[0, 2], [0, 0]]))
+    assert counted.barred(0, "base", "spec").endswith("2 of 40 requests of spec failed, 0 of 40 of base")
+    assert counted.barred(1, "base", "spec") == ""
+
+
+def test_failures_that_no_class_shows_alone_bar_all_of_them():
+    counted = Counted(asked=np.full((20, 2), 40), failed=np.array([[0, 1]] * 12 + [[0, 0]] * 8))
+    assert {counted.barred(cell, "base", "spec") for cell in range(20)} == {
+        "only survivors could be compared: 12 of 800 requests of spec failed, 0 of 800 of base"
+    }
