@@ -19,7 +19,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tandem.commands.bench_flags import add_compare_flags, add_flags, add_publish_flags
+from tandem.commands.bench_flags import (
+    REPORT_CODES,
+    add_compare_flags,
+    add_flags,
+    add_publish_flags,
+    add_report_flags,
+)
 from tandem.commands.outcome import Exit, print_json
 from tandem.commands.selection import Selection
 
@@ -80,7 +86,7 @@ def bench(chosen: Selection, options: argparse.Namespace) -> Exit:
             from tandem.commands.bench_compare import compare  # noqa: PLC0415 - numpy, scipy
 
             return compare(options.before, options.after, margin=options.margin, as_json=chosen.as_json)
-        return _report(options.folder, chosen) if options.verb == "report" else _run(chosen, options)
+        return _report(options.folder, options, chosen) if options.verb == "report" else _run(chosen, options)
     except BenchError as fault:
         _tell(fault, as_json=chosen.as_json)
         return Exit(fault.code)
@@ -94,10 +100,10 @@ def _tell(fault: BenchError, *, as_json: bool) -> None:
         print(f"error: {line}", file=sys.stderr)
 
 
-def _report(folder: Path, chosen: Selection) -> Exit:
+def _report(folder: Path, options: argparse.Namespace | None, chosen: Selection) -> Exit:
     from tandem.commands.bench_report import report  # noqa: PLC0415 - numpy
 
-    return report(folder, chosen.as_json)
+    return report(folder, options, chosen.as_json)
 
 
 def _truth(folder: Path, logs: Sequence[Path], chosen: Selection) -> Exit:
@@ -143,7 +149,7 @@ def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
     """
     code = Exit.DONE
     if outcome.begun and (folder / "records.jsonl").exists() and not (outcome.fault and chosen.as_json):
-        code = _report(folder, chosen)
+        code = _report(folder, None, chosen)
     if outcome.reason == "interrupted":
         if outcome.begun:
             print(f"interrupted; go on with: the same flags and --resume {folder}", file=sys.stderr)

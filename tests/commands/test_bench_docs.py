@@ -18,7 +18,10 @@ from tandem.publish.settle import RECENT_AGE_S
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "bench.md").read_text()
-SPEAKING = [*(ROOT / "tandem" / "bench").rglob("*.py"), *(ROOT / "tandem" / "publish").rglob("*.py")]
+SPEAKING = [
+    *(ROOT / "tandem" / "bench").rglob("*.py"), *(ROOT / "tandem" / "publish").rglob("*.py"),
+    ROOT / "tandem" / "aws_fault.py",
+]  # fmt: skip
 CODE = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in SPEAKING))
 DELAYS = Delays()
 LINES = re.findall(r"^(tandem bench .*)$", PAGE, flags=re.MULTILINE)
