@@ -13,7 +13,7 @@ from pathlib import Path
 from tandem.ops.people.calls import COMMANDS
 from tandem.ops.people.places import Where, places
 from tandem.ops.people.policies import MOST_CHARACTERS, policy, size
-from tandem.ops.people.rights import REASONS, RIGHTS, Right, may
+from tandem.ops.people.rights import REASONS, RIGHTS, WIDE, Right, may
 from tandem.spec.environment import Environment
 from tandem.spec.load import load
 from tandem.spec.names import PEOPLE, people_policy
@@ -105,8 +105,8 @@ def _kinds(environment: Environment) -> Iterator[str]:
 
 def _row(right: Right) -> str:
     actions = ", ".join(f"`{action}`" for action in right.actions)
-    needs = ", ".join(right.needs)
-    return f"| {actions} | {right.on} | {needs or right.why} |"
+    needs = "; ".join(part for part in (", ".join(right.needs), right.why) if part)
+    return f"| {actions} | {right.on} | {needs} |"
 
 
 def _wide(environment: Environment) -> Iterator[str]:
@@ -118,6 +118,9 @@ def _wide(environment: Environment) -> Iterator[str]:
     for on in dict.fromkeys(used):
         if on in REASONS and any("*" in arn for arn in known[on].arns):
             yield f"| {on} | {REASONS[on]} |"
+    yield from ("", "By the reference these take a resource, and have `*` all the same:", "")
+    yield from ("| action | why |", "|---|---|")
+    yield from (f"| `{action}` | {why} |" for action, why in WIDE.items())
 
 
 def _end() -> Iterator[str]:

@@ -229,3 +229,11 @@ REASONS: dict[Where, str] = {
     "keys": _READS,
 }
 """Why a place has a wildcard; one without has none."""
+
+WIDE = {
+    "cloudformation:DescribeStacks": "destroy asks without a name, which lists all stacks and is no stack's ARN",
+    "cloudwatch:DescribeAlarms": "composite alarms are shown to who may see all (API reference, DescribeAlarms)",
+    "cloudwatch:GetMetricData": "its resource is a dataset, which plain metrics are not",
+    "cloudwatch:PutMetricData": "its resource is a dataset, which plain metrics are not",
+}
+"""Actions that take a resource by the reference, and `*` all the same."""

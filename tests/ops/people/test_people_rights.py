@@ -14,7 +14,7 @@ from tandem.ops.people import doc
 from tandem.ops.people.calls import COMMANDS, actions_of
 from tandem.ops.people.places import places
 from tandem.ops.people.policies import MOST_CHARACTERS, policy, size
-from tandem.ops.people.rights import REASONS, RIGHTS, may
+from tandem.ops.people.rights import REASONS, RIGHTS, WIDE, may
 from tandem.spec.environment import Environment
 from tandem.spec.names import PEOPLE, PeopleKind
 
@@ -152,15 +152,6 @@ def types(known: dict[str, Any], action: str) -> list[str]:
     taken = known[service]["Actions"][name.lower()].get("Resources", [])
     of = {key.lower(): value for key, value in known[service]["Resources"].items()}
     return [pattern for kind in taken for pattern in of[kind.lower()]["ARNFormats"]]
-
-
-# that take a resource by the reference, and `*` all the same
-WIDE = {
-    "cloudformation:DescribeStacks": "asked without a name it lists all stacks, which is no stack's ARN",
-    "cloudwatch:DescribeAlarms": "composite alarms are shown to who may see all (API reference, DescribeAlarms)",
-    "cloudwatch:GetMetricData": "its resource is a dataset, which plain metrics are not",
-    "cloudwatch:PutMetricData": "its resource is a dataset, which plain metrics are not",
-}
 
 
 def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
