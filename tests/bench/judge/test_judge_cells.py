@@ -113,6 +113,11 @@ def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_
     assert f"about {cell.more_prompts:,} prompts in all would decide it" in cell.why
 
 
+def test_a_wide_interval_is_the_reason_before_the_noise_floor_is():
+    cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)), floored(1.2))
+    assert "holds 1 and reaches beyond the margin; within the noise floor of 1.20; " in cell.why
+
+
 def test_a_difference_alone_is_not_called_when_there_are_many_cells():
     jitter = (0.85, 0.9, 0.8, 0.97, 0.9, 0.86)
     classes = {f"c{number}": {"base": STEADY, "spec": list(STEADY[::-1])} for number in range(40)}

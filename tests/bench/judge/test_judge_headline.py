@@ -189,6 +189,20 @@ def test_longer_answers_do_not_hide_that_a_user_waits_longer():
     assert any(reason.startswith("answers to a prompts are 2.00 times as long") for reason in found.reasons)
 
 
+def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
+    seen = run(a=2.0)
+    shares = np.array([0.7, 1.1, 0.8, 1.05, 0.9, 0.85])
+    tokens = np.where(seen.of_arm("spec"), 64 * np.tile(shares, 2), 64.0)
+    assert headline(with_figures(seen, completion_tokens=tokens)).verdict == "faster"
+
+
+def test_a_range_is_of_intervals_and_not_of_estimates():
+    seen = run(("a",), a=3.0)
+    (cell,) = (cell for cell in cells(seen, UNCONTROLLED, margin=MARGIN) if cell.metric == "e2e_ms")
+    assert cell.speed_up.high > 1.1 * cell.speed_up.value
+    assert f"a prompts {cell.speed_up.low:.1f} to {cell.speed_up.high:.1f} times as fast" in headline(seen).sentence
+
+
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
     seen, unknown = run(a=2.0), "no server counted tokens of 3 prompts: whether answers are of one length is not known."
     assert unknown in headline(lengths(seen, np.nan)).reasons
