@@ -187,7 +187,7 @@ async def look(session: aiohttp.ClientSession, address: str, url: str, out: Path
             print(f"{scheme:5} {name:7} first paint {state['first_paint_ms']:.0f} ms, first screen "
                   f"{state['ready_ms']:.0f} ms, all {state['graphs']} graphs ({state['empty']} without data) "
                   f"{state['painted_ms']:.0f} ms")  # fmt: skip
-            await _shoot(opened, out / f"{scheme}-{name}", width, height)
+            await shoot(opened, out / f"{scheme}-{name}", width, height)
             if name == "desktop" and scheme == "light":
                 wrong += [f"desktop: {each}" for each in await _used(opened)]
                 await _print(opened, out / "printed.pdf")
@@ -252,25 +252,30 @@ async def _used(opened: Tab) -> list[str]:
     return [*wrong, f"after choosing {changed}, not every graph is painted"]
 
 
-async def _shoot(opened: Tab, out: Path, width: int, height: int) -> None:
-    """Take the first screen, and the whole page."""
+async def shoot(opened: Tab, out: Path, width: int, height: int) -> None:
+    """Take the first screen, and the whole page; two files beginning with `out`."""
     top = await opened.ask("Page.captureScreenshot", format="png")
-    _keep(out.with_suffix(".png"), top)
+    keep(out.with_suffix(".png"), top)
     tall = await opened.value("document.documentElement.scrollHeight")
     clip = {"x": 0, "y": 0, "width": width, "height": max(height, tall), "scale": 1}
     whole = await opened.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True, clip=clip)
-    _keep(out.with_name(f"{out.name}-whole.png"), whole)
+    keep(out.with_name(f"{out.name}-whole.png"), whole)
 
 
 async def _print(opened: Tab, out: Path) -> None:
     await opened.ask("Emulation.setEmulatedMedia", media="print")
-    await _shoot(opened, out.with_suffix(""), 1440, 900)
+    await shoot(opened, out.with_suffix(""), 1440, 900)
     await opened.ask("Emulation.setEmulatedMedia", media="", features=[])
-    printed = await opened.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
-    _keep(out, printed)
+    keep(out, await print_page(opened))
 
 
-def _keep(path: Path, answer: dict[str, Any]) -> None:
+async def print_page(opened: Tab) -> dict[str, Any]:
+    """Print the page to PDF, as its own style asks."""
+    return await opened.ask("Page.printToPDF", printBackground=True, preferCSSPageSize=True)
+
+
+def keep(path: Path, answer: dict[str, Any]) -> None:
+    """Write what the browser answered as base64: a picture, a PDF."""
     path.write_bytes(base64.b64decode(answer["data"]))
 
 
