@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from tandem.bench.columns import Whole
 from tandem.bench.judge.pairs import Grouped
@@ -53,7 +52,9 @@ def more_often(some: int, of_some: int, others: int, of_others: int) -> bool:
         return False
     if some - others >= FEW and some / of_some - others / of_others >= FAR:
         return True
-    p = stats.hypergeom.sf(some - 1, of_some + of_others, some + others, of_some)
+    from scipy.stats import hypergeom  # noqa: PLC0415 - it takes a second to load, and few runs have failures
+
+    p = hypergeom.sf(some - 1, of_some + of_others, some + others, of_some)
     return bool(p < RARE / 2)
 
 
