@@ -36,8 +36,8 @@ class Said(NamedTuple):
 
 def by_prompt(seen: Seen, metric: str) -> Said:
     """Tandem's: one log-ratio a prompt, of medians over rounds; prompts are resampled."""
-    base, spec = np.median(seen.of(metric), axis=1)
-    found = estimate(np.log(base / spec))
+    base, spec = seen.of(metric)
+    found = estimate(np.log(np.median(base, axis=0) / np.median(spec, axis=0)), np.log(base / spec).T)
     return _nothing() if found is None else _said(found.log, found.low, found.high)
 
 

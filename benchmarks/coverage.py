@@ -1,0 +1,237 @@
+"""Prove in virtual time that 95 % means 95 %: print Markdown for docs/measurement.md.
+
+    python benchmarks/coverage.py [--seeds N] [--write]
+
+Servers of a known true ratio are asked by the twin's own engine, without HTTP (coverage_world.py); Tandem's intervals
+and the usual ways (coverage_ways.py) see the same requests. A few minutes on two cores that do nothing else; busy ones
+change the time it takes and nothing else, for no time of this machine enters. The same seeds give the same table. Ends
+with 1 where a promise is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import platform
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process a core is enough
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+import coverage_reports  # noqa: E402
+import coverage_world  # noqa: E402
+from coverage_ways import WAYS, Said, by_prompt, by_prompt_and_start  # noqa: E402
+from coverage_world import PLAIN, SEED, Server  # noqa: E402
+
+DOCUMENT = ROOT / "docs" / "measurement.md"
+RATIOS = (0.8, 1.0, 1.05, 1.5, 3.0)
+PROMPTS = (12, 24)
+ROUNDS = 4
+STARTS = 6
+LOW, HIGH = 0.93, 0.97
+MOST_FALSE = 0.065
+METRIC = "e2e_ms"
+CHUNK = 250  # runs of one task
+
+OURS, SWAPPED, FIXED = "Tandem", "Tandem, swapped and started again", "Tandem, neither"
+
+
+class Cell(NamedTuple):
+    """A true ratio and how many prompts a run asks. `ratio` None: two equal servers without speculation."""
+
+    ratio: float | None
+    prompts: int
+
+
+class Known(NamedTuple):
+    """A cell, what its draft costs, and the true log speed-up that gives."""
+
+    cell: Cell
+    draft_ms: float | None
+    log: float
+
+
+def known(cell: Cell) -> Known:
+    """Return the truth of a cell."""
+    cost = None if cell.ratio is None else coverage_world.DRAFT_MS[cell.ratio]
+    truth = coverage_world.truth((PLAIN, Server(cost)), cell.prompts, repeats=151, seed=2)[METRIC]
+    return Known(cell, cost, truth)
+
+
+def said(told: Known, seeds: int, seed: int) -> dict[str, list[Said]]:
+    """Return what each way says of `seeds` runs of a cell."""
+    rng = np.random.default_rng([SEED, seed, told.cell.prompts, round(1000 * math.exp(told.log))])
+    servers = (PLAIN, Server(told.draft_ms))
+    served = [coverage_world.engine(server, 10 * seed + arm) for arm, server in enumerate(servers)]
+    plain = [server.draft_ms is None for server in servers]
+    found: dict[str, list[Said]] = {name: [] for name in (OURS, SWAPPED, FIXED, *WAYS)}
+    for _ in range(seeds):
+        asked = rng.integers(coverage_world.POPULATION, size=told.cell.prompts)
+        work = coverage_world.run(served, plain, asked, STARTS, rng)
+        met = coverage_world.world(work, rng)
+        few = coverage_world.seen(work, met).first(ROUNDS)
+        found[OURS].append(by_prompt(few, METRIC))
+        for name, way in WAYS.items():
+            found[name].append(way(few, METRIC))
+        for name, swaps, way in ((SWAPPED, True, by_prompt_and_start), (FIXED, False, by_prompt)):
+            slower = coverage_world.halves_and_starts(2, STARTS, rng, swaps=swaps)
+            found[name].append(way(coverage_world.seen(work, met._replace(slower=slower)), METRIC))
+    return found
+
+
+class Row(NamedTuple):
+    """What a way said of all runs of a cell: shares of them, and its interval's width."""
+
+    told: Known
+    way: str
+    covers: float
+    faster: float
+    slower: float
+    width: float
+
+    @property
+    def false(self) -> float:
+        """Share of runs with a verdict that is not true: any where servers are alike, the opposite elsewhere."""
+        ratio = self.told.cell.ratio
+        if ratio is None or ratio == 1:
+            return self.faster + self.slower
+        return self.slower if ratio > 1 else self.faster
+
+    @property
+    def holds(self) -> bool:
+        """Whether what is promised of it holds."""
+        promised = self.told.cell.ratio is not None and self.way in (OURS, SWAPPED)
+        return not promised or LOW <= self.covers <= HIGH
+
+
+def row(told: Known, way: str, found: Sequence[Said]) -> Row:
+    """Return the shares of one way."""
+    _logs, low, high, word = (np.array(column, float) for column in zip(*found, strict=True))
+    covers = float(np.mean((low <= told.log) & (told.log <= high))) if np.isfinite(low).all() else math.nan
+    return Row(told, way, covers, float(np.mean(word > 0)), float(np.mean(word < 0)), float(np.median(high - low)))
+
+
+def rows(seeds: int, cells: Sequence[Cell]) -> Iterator[Row]:
+    """Yield the rows of every cell; all cores are used."""
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        truths = list(pool.map(known, cells))
+        sizes = [min(CHUNK, seeds - begin) for begin in range(0, seeds, CHUNK)]
+        tasks = [(told, size, number) for told in truths for number, size in enumerate(sizes)]
+        answers = iter(list(pool.map(said, *zip(*tasks, strict=True))))
+        for told in truths:
+            parts = [next(answers) for _ in sizes]
+            for way in parts[0]:
+                yield row(told, way, [one for part in parts for one in part[way]])
+
+
+def false_reports(seeds: int) -> dict[coverage_reports.Null, float]:
+    """Return the share of whole reports that call a cell though none differs."""
+    nulls: tuple[coverage_reports.Null, ...] = ("drafts", "equal")
+    sizes = [min(CHUNK, seeds - begin) for begin in range(0, seeds, CHUNK)]
+    with ProcessPoolExecutor(os.cpu_count()) as pool:
+        tasks = [(null, size, SEED + number) for null in nulls for number, size in enumerate(sizes)]
+        called = list(pool.map(coverage_reports.reports, *zip(*tasks, strict=True)))
+    by_null = {null: called[place * len(sizes) : (place + 1) * len(sizes)] for place, null in enumerate(nulls)}
+    return {null: sum(counts) / seeds for null, counts in by_null.items()}
+
+
+def table(found: Sequence[Row]) -> list[str]:
+    """Return the tables of coverage, of power and of the usual ways."""
+    by_cell: dict[Known, dict[str, Row]] = {}
+    for one in found:
+        by_cell.setdefault(one.told, {})[one.way] = one
+    return [
+        "| true ratio | prompts | covered | width | faster | slower | half and starts 3 %: swapped | neither |",
+        "|---|---|---|---|---|---|---|---|",
+        *(_of_cell(told, ways) for told, ways in by_cell.items()),
+        "", "False verdicts on the same requests, and how often 95 % intervals hold:", "",
+        "| true ratio | prompts | " + " | ".join(f"{way}: false, covered" for way in (OURS, *WAYS)) + " |",
+        "|---|---|" + "---|" * (1 + len(WAYS)),
+        *(_of_ways(told, ways) for told, ways in by_cell.items()),
+    ]  # fmt: skip
+
+
+def _of_cell(told: Known, ways: Mapping[str, Row]) -> str:
+    ours = ways[OURS]
+    held = " | ".join(_covered(ways[name]) for name in (SWAPPED, FIXED))
+    return (
+        f"| {_ratio(told)} | {told.cell.prompts} | {_covered(ours)} | {math.exp(ours.width / 2) - 1:.1%} "
+        f"| {ours.faster:.1%} | {ours.slower:.1%} | {held} |"
+    )
+
+
+def _of_ways(told: Known, ways: Mapping[str, Row]) -> str:
+    each = " | ".join(f"{ways[way].false:.1%}, {_covered(ways[way])}" for way in (OURS, *WAYS))
+    return f"| {_ratio(told)} | {told.cell.prompts} | {each} |"
+
+
+def _ratio(told: Known) -> str:
+    exact = f"{math.exp(told.log):.3f}"
+    return f"{exact} (equal servers)" if told.cell.ratio is None else exact
+
+
+def _covered(one: Row) -> str:
+    text = f"{one.covers:.1%}" if math.isfinite(one.covers) else "none"
+    return text if one.holds else f"**{text}**"
+
+
+def main() -> int:
+    """Print the tables; 1 where a promise is missed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a cell (default 1000)")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}")
+    options = parser.parse_args()
+    begun = time.monotonic()
+    cells = [Cell(ratio, prompts) for ratio in (*RATIOS, None) for prompts in PROMPTS]
+    found = list(rows(options.seeds, cells))
+    called = false_reports(options.seeds)
+    held = all(one.holds for one in found) and all(share <= MOST_FALSE for share in called.values())
+    seconds = time.monotonic() - begun
+    text = "\n".join([_head(options.seeds, seconds, held=held), "", *table(found), "", _of_reports(called)])
+    print(text)
+    if options.write:
+        _write(text)
+    return 0 if held else 1
+
+
+def _of_reports(called: Mapping[coverage_reports.Null, float]) -> str:
+    classes, prompts = len(coverage_reports.CLASSES), coverage_reports.PROMPTS
+    return (
+        f"Whole reports of {classes} classes x {prompts} prompts x 4 metrics that say faster or slower anywhere, "
+        f"though nothing is (limit {MOST_FALSE:.1%}): {called['drafts']:.1%} of two drafts as good as each other, "
+        f"{called['equal']:.1%} of two equal servers; no noise floor helps."
+    )
+
+
+def _head(seeds: int, seconds: float, *, held: bool) -> str:
+    today = datetime.now(UTC).date().isoformat()
+    return (
+        f"`python benchmarks/coverage.py`, {today}, {os.cpu_count()} cores, Python {platform.python_version()}, "
+        f"{seconds:.0f} s; {seeds} seeds a cell; promises {'held' if held else '**not held**'}."
+    )
+
+
+def _write(text: str) -> None:
+    begin, end = "<!-- coverage: begin -->", "<!-- coverage: end -->"
+    document = DOCUMENT.read_text()
+    before, _, rest = document.partition(begin)
+    _, _, after = rest.partition(end)
+    if begin not in document or not after:
+        raise SystemExit(f"{DOCUMENT} lacks {begin} ... {end}")
+    DOCUMENT.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

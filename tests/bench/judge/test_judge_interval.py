@@ -1,0 +1,135 @@
+"""Intervals of speed-ups: what they are of, when there is none, and that p and ends say the same."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from tandem.bench.judge.interval import FEWEST_STARTS, estimate, interval_at
+
+RNG = np.random.default_rng(20261121)
+LOGS = RNG.normal(0.1, 0.2, 12)
+
+
+def test_fewer_than_three_prompts_have_no_interval() -> None:
+    assert estimate(LOGS[:2]) is None
+
+
+def test_a_prompt_without_a_number_is_absent() -> None:
+    assert estimate(np.append(LOGS, np.nan)) == estimate(LOGS)
+
+
+def test_two_numbers_among_many_absent_ones_have_no_interval() -> None:
+    assert estimate(np.array([0.1, np.nan, 0.2, np.inf])) is None
+
+
+def test_equal_values_have_an_interval_without_width() -> None:
+    found = estimate(np.full(5, 0.3))
+
+    assert found is not None
+    assert (found.low, found.high, found.p) == (pytest.approx(0.3), pytest.approx(0.3), 0.0)
+
+
+def test_equal_values_of_nothing_are_no_difference() -> None:
+    found = estimate(np.zeros(5))
+
+    assert found is not None
+    assert found.p == 1.0
+
+
+def test_the_estimate_is_the_mean_over_prompts() -> None:
+    found = estimate(LOGS)
+
+    assert found is not None
+    assert found.log == pytest.approx(LOGS.mean())
+
+
+@pytest.mark.parametrize("count", [3, 12, 200])
+def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
+    logs = stats.norm.ppf((np.arange(count) + 0.5) / count)
+    found = estimate(logs)
+
+    assert found is not None
+    assert (found.high - found.low) / 2 == pytest.approx(stats.t.ppf(0.975, count - 1) * stats.sem(logs), rel=0.08)
+
+
+def test_the_interval_leans_to_where_values_are_far_out() -> None:
+    found = estimate(np.exp(RNG.normal(0, 1, 24)))
+
+    assert found is not None
+    assert found.high - found.log > found.log - found.low
+
+
+@pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99, 0.99999])
+def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level: float) -> None:
+    for shift in np.linspace(-0.5, 0.5, 41):
+        found = estimate(LOGS + shift)
+        assert found is not None
+        low, high = interval_at(found, level)
+
+        assert (low > 0 or high < 0) == (found.p < 1 - level)
+
+
+def test_the_interval_whose_level_is_1_less_p_ends_at_0() -> None:
+    found = estimate(LOGS)
+
+    assert found is not None
+    assert interval_at(found, 1 - found.p)[0] == pytest.approx(0, abs=1e-9)
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    assert estimate(LOGS, seed=7) == estimate(LOGS, seed=7)
+
+
+def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:
+    rest = RNG.normal(0, 0.01, (12, 4))
+    shared = rest + np.array([0.1, -0.1, 0.1, -0.1])
+    alone, found = estimate(rest.mean(axis=1), rest), estimate(shared.mean(axis=1), shared)
+
+    assert alone is not None
+    assert found is not None
+    assert found.high - found.low > 10 * (alone.high - alone.low)
+
+
+def test_one_round_says_nothing_of_rounds() -> None:
+    assert estimate(LOGS, LOGS[:, None]) == estimate(LOGS)
+
+
+def by_start(starts: int) -> np.ndarray:
+    return RNG.normal(0, 0.03, (12, starts)) + RNG.normal(0, 0.1, starts)
+
+
+def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts() -> None:
+    cells = by_start(FEWEST_STARTS)
+    found = estimate(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
+
+    assert found is not None
+    assert 5 <= found.df < 7
+
+
+def test_what_swapped_placements_differ_by_does_not_widen_the_interval() -> None:
+    cells, placements = by_start(6), np.array([0, 1] * 3)
+    moved = cells + 0.5 * (2 * placements - 1)
+    found = [estimate(one.mean(axis=1), one, np.arange(6), placements=placements) for one in (cells, moved)]
+
+    assert found[0] is not None
+    assert found[1] is not None
+    assert found[1].se == pytest.approx(found[0].se)
+
+
+def test_starts_that_nobody_recorded_are_no_factor() -> None:
+    cells = by_start(6)
+
+    assert estimate(cells.mean(axis=1), cells, np.full(6, -1)) == estimate(cells.mean(axis=1), cells)
+
+
+def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up() -> None:
+    cells = by_start(6)
+    holed = cells.copy()
+    holed[3, 2] = np.nan
+    whole, found = (estimate(cells.mean(axis=1), one, np.arange(6)) for one in (cells, holed))
+
+    assert whole is not None
+    assert found is not None
+    assert found.log == pytest.approx(whole.log, abs=0.3 * whole.se)

@@ -1,0 +1,60 @@
+"""Coverage in small, at fixed seeds: Tandem's intervals hold at a known ratio, and the usual ways do not."""
+
+from __future__ import annotations
+
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+
+import coverage
+import coverage_world
+from coverage import OURS, SWAPPED, Cell, Known, Row
+from coverage_world import PLAIN, Server
+
+SEEDS = 60
+SHORT = 0.85
+"""Least share of 60 intervals that cover: seven short of what is promised, by chance once in a hundred."""
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Row]:
+    cell, cost = Cell(1.0, 12), coverage_world.DRAFT_MS[1.0]
+    truth = coverage_world.truth((PLAIN, Server(cost)), 12, repeats=21, seed=2)["e2e_ms"]
+    told = Known(cell, cost, truth)
+    return {way: coverage.row(told, way, found) for way, found in coverage.said(told, SEEDS, seed=3).items()}
+
+
+@pytest.mark.parametrize("way", [OURS, SWAPPED])
+def test_intervals_of_tandem_hold_the_true_ratio(rows: dict[str, Row], way: str) -> None:
+    assert rows[way].covers >= SHORT
+
+
+@pytest.mark.parametrize("way", ["by request", "time per chunk"])
+def test_intervals_of_a_usual_way_do_not(rows: dict[str, Row], way: str) -> None:
+    assert rows[way].covers < SHORT
+
+
+def test_medians_of_few_requests_call_servers_that_are_alike(rows: dict[str, Row]) -> None:
+    assert rows["medians of 8"].false > 0.3
+
+
+def test_a_row_beyond_its_bounds_misses_the_promise() -> None:
+    told = Known(Cell(1.5, 12), 10.0, math.log(1.5))
+
+    assert [Row(told, OURS, covers, 1, 0, 0.2).holds for covers in (0.92, 0.95, 0.98)] == [False, True, False]
+
+
+def test_a_stall_delays_the_requests_that_it_meets_and_no_others() -> None:
+    shape = (1, 1, 2)
+    work = coverage_world.Work(
+        np.array([0.0, 5.0]).reshape(shape), np.array([1.0, 6.0]).reshape(shape),
+        np.array([2.0, 7.0]).reshape(shape), np.ones(shape), np.full(shape, 8.0), all_s=7.0,
+    )  # fmt: skip
+    met = coverage_world.World(0, 0, 1, 0, np.array([1.5]), np.array([0.25]), np.zeros((1, 1)))
+
+    assert coverage_world.seen(work, met).e2e_ms.ravel().tolist() == pytest.approx([2250, 2000])
