@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 
-.PHONY: help setup demo test proof check render deploy-local docs lint look bench bench-artifacts bench-load llmperf real record-real clean
+.PHONY: help setup demo test proof check render deploy-local docs lint look bench bench-artifacts bench-load llmperf coverage real record-real clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -109,6 +109,9 @@ llmperf: setup ## run the real llmperf against the twin; SOURCE=DIR is its check
 bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf; SOURCE=DIR: and llmperf
 	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
 	$(BIN)/python benchmarks/records.py
+
+coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
+	$(BIN)/python benchmarks/coverage.py --write
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, a quarter of an hour; BUSY=1 on a busy one
 	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy)

@@ -173,7 +173,8 @@ def run(served: Sequence[Engine], plain: Sequence[bool], prompts: Whole, rounds:
                     told[:, arm, number, place] = (
                         job.arrived_s, job.first_s, job.ended_s, 1 + job.done, job.output_tokens
                     )  # fmt: skip
-    return Work(*told, all_s=now)
+    asked_s, first_s, ended_s, chunks, tokens = told
+    return Work(asked_s, first_s, ended_s, chunks, tokens, now)
 
 
 class World(NamedTuple):
@@ -223,9 +224,8 @@ def halves_and_starts(arms: int, rounds: int, rng: np.random.Generator, *, swaps
     """
     flip = int(rng.integers(2))
     if not swaps:
-        return EFFECT * ((np.arange(arms) + flip) % 2)[:, None] + EFFECT * rng.standard_normal((arms, 1)) * np.ones(
-            rounds
-        )
+        half, start = (np.arange(arms)[:, None] + flip) % 2, rng.standard_normal((arms, 1))
+        return EFFECT * (half + start) * np.ones(rounds)
     placement = (np.arange(arms)[:, None] + np.arange(rounds)[None, :] + flip) % 2
     slower: Values = EFFECT * placement + EFFECT * rng.standard_normal((arms, rounds))
     return slower
@@ -243,7 +243,8 @@ def seen(work: Work, met: World) -> Seen:
     def between_ms(begin: Values, end: Values) -> Values:
         gone: Values = np.interp(end, grid, passed) - np.interp(begin, grid, passed)
         waited = stood[met.stalls_s.searchsorted(end)] - stood[met.stalls_s.searchsorted(begin)]
-        return 1e3 * (gone * factor + waited)
+        passed_ms: Values = 1e3 * (gone * factor + waited)
+        return passed_ms
 
     return Seen(
         between_ms(work.asked_s, work.first_s), between_ms(work.asked_s, work.ended_s), work.tokens, work.chunks
