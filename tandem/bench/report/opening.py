@@ -64,7 +64,10 @@ def opening(verdict: Verdict) -> Html:
 
 
 def _void(verdict: Verdict) -> Html | None:
-    if not verdict.controls.void:
+    told = verdict.headlines and all(
+        each.verdict == "void" for each in verdict.headlines
+    )  # each says it itself, and why
+    if not verdict.controls.void or told:
         return None
     return tag(
         "div",
@@ -135,16 +138,10 @@ def _speeds(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, st
 
 def _output(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:
     for equality in verdict.equality:
-        if equality.variant == headline.variant:
-            share = equality.identical
-            if share is None or not share.of:
-                yield "Output", _first_upper(equality.result), equality.by
-            else:
-                yield (
-                    "Identical outputs",
-                    words.percent(share.n / share.of),
-                    f"{share.n:,} of {share.of:,} by {equality.by}: {equality.result}",
-                )
+        share = equality.identical
+        if equality.variant == headline.variant and share is not None and share.of:
+            told = f"{share.n:,} of {share.of:,} by {equality.by}: {equality.result}"
+            yield "Identical outputs", words.percent(share.n / share.of), told
 
 
 def _money(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:

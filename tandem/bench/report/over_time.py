@@ -33,6 +33,7 @@ _DAY_S, _SHORT_S = 86400, 600
 _PAIR = 2
 _DASHES = ([1, 0], [5, 3])
 _SHAPES = ("circle", "diamond")
+_NOTHING = "None of the requests that would be drawn here succeeded."
 _BROKEN = 2.5  # windows from one point to the next: farther, the line between them is faint
 _PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}  # a browser's letters may be wider than vl-convert's
 
@@ -97,7 +98,9 @@ def section(verdict: Verdict, seen: Observations) -> Section:
     windows = f"Each point is the median of the requests begun within {_duration(window_s)}."
     clock = "" if dated else " The clocks of the manifest show no moment, so time counts from 1970."
     charts = [chart for figure in _FIGURES if (chart := _chart(figure, series, seen, at_s, window_s)) is not None]
-    return Section(**head, parts=(tag("p", f"{which} {windows}{clock}", class_="says"), *charts))
+    return Section(
+        **head, parts=(tag("p", f"{which} {windows}{clock}" if charts else _NOTHING, class_="says"), *charts)
+    )
 
 
 def _why_not(seen: Observations) -> str | None:

@@ -222,6 +222,18 @@ def test_a_void_run_says_why_before_anything_else(tmp_path: Path) -> None:
     assert "the baseline became 30 % slower" in page.texts("header")[0]
 
 
+def test_a_void_variant_says_so_once(tmp_path: Path, verdict: Verdict) -> None:
+    seen = observe(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+    headline = msgspec.structs.replace(verdict.headlines[0], verdict="void", sentence="The run is void.")
+    void = example.nothing(seen, controls=Controls(void=("no request succeeded",)), headlines=(headline,))
+
+    page = Parsed(report.write(void, seen, tmp_path).html.read_text(encoding="utf-8"))
+
+    assert page.texts("h1") == [f"\u2715 Void {headline.variant} against base"]
+    assert "This run supports no verdict" not in page.texts("header")[0]
+    assert "None of the requests that would be drawn here succeeded." in page.texts("main")[0]
+
+
 def test_charts_of_an_earlier_report_are_taken_away(tmp_path: Path) -> None:
     seen = observe(write_run(tmp_path / "run", [failed()]))
     old = tmp_path / "charts" / "speed-up-9.png"
