@@ -78,6 +78,7 @@ class Lap(NamedTuple):
     cpu_busy: float | None
     client_cpu: float | None
     lag_p50_s: float | None
+    lag_p90_s: float | None
     lag_p99_s: float | None
     lag_max_s: float | None
     wakes: int
@@ -120,8 +121,8 @@ class HostWatch:
         wall_s, lags = now[0] - wall, sorted(self._lags[first:])
         return Lap(
             wall_s=wall_s, cpu_busy=_busy(stat, now[2]), client_cpu=(now[1] - cpu) / wall_s if wall_s > 0 else None,
-            lag_p50_s=_quantile(lags, 0.5), lag_p99_s=_quantile(lags, 0.99), lag_max_s=_quantile(lags, 1.0),
-            wakes=len(lags),
+            lag_p50_s=_quantile(lags, 0.5), lag_p90_s=_quantile(lags, 0.9), lag_p99_s=_quantile(lags, 0.99),
+            lag_max_s=_quantile(lags, 1.0), wakes=len(lags),
         )  # fmt: skip
 
     async def end(self) -> Load:

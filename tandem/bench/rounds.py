@@ -27,7 +27,7 @@ class RoundLoad(msgspec.Struct, frozen=True, kw_only=True):
         wall_s: how long it was watched.
         cpu_busy: share of all CPUs that worked, 0 to 1.
         client_cpu: what the measuring process took of one CPU.
-        lag_p50_s, lag_p99_s, lag_max_s: how much later than asked its event loop woke.
+        lag_p50_s, lag_p90_s, lag_p99_s, lag_max_s: how much later than asked its event loop woke.
         wakes: how many of these lags there are.
     """
 
@@ -36,6 +36,7 @@ class RoundLoad(msgspec.Struct, frozen=True, kw_only=True):
     cpu_busy: float | None = None
     client_cpu: float | None = None
     lag_p50_s: float | None = None
+    lag_p90_s: float | None = None
     lag_p99_s: float | None = None
     lag_max_s: float | None = None
     wakes: int = 0
