@@ -169,15 +169,18 @@ def observe(folder: Path) -> Observations:
     """
     run = manifest.read(folder)
     path = folder / RECORDS
+    parts, torn = [], []
     try:
-        read = list(blocks(Part(path, 0, path.stat().st_size), Form(_Seen, _SeenWhole)))
+        for block in blocks(Part(path, 0, path.stat().st_size), Form(_Seen, _SeenWhole)):
+            parts.append(_columns(block))  # so that no more than one block's texts are held
+            torn += [block.torn] if block.torn else []
     except OSError as error:
         raise BenchError(
             f"the records cannot be read: {error.strerror or error}",
             where=str(path),
             change="name the folder that a run wrote, and see that its files may be read",
         ) from error
-    return _joined(folder, run, [_columns(block) for block in read], tuple(block.torn for block in read if block.torn))
+    return _joined(folder, run, parts, tuple(torn))
 
 
 def outputs(seen: Observations, rows: Sequence[int]) -> Iterator[Output]:
