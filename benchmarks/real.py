@@ -1,11 +1,11 @@
-"""Measure real vLLM servers with real speculation on this machine, beside their own counters; `make real`.
+"""Measure real vLLM servers with real speculation on this machine, beside their own counters, and judge; `make real`.
 
 Two servers at a time, which differ in speculation alone: n-gram drafts against none, then the model as its own draft
 against none. Tandem's own load measures them (`tandem bench run`, A B B A); real_table.py recomputes every figure
 from what it recorded. The tables are printed and written into docs/measurement.md, between its two markers.
 
 Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM cannot be had or run, or this
-machine is busy.
+machine is busy; 4 a control failed, so a verdict is void.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ for place in (ROOT, ROOT / "benchmarks"):
 
 import others  # noqa: E402
 import real_table  # noqa: E402
+import real_verdict  # noqa: E402
 
 from tandem.bench.fault import BenchError  # noqa: E402
 from tandem.twin.real.fault import RealError  # noqa: E402
@@ -46,7 +47,7 @@ PAIRS = ("ngram", "self-draft")
 JUDGED = "json,copy,story,open"  # classes of six prompts, enough for an interval; the others describe
 MAX_TOKENS = 96
 HOW = "float32, prefix caching off, greedy, one request at a time, arms interleaved"
-OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, INTERRUPTED = 0, 1, 2, 3, 130
+OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, VOID, INTERRUPTED = 0, 1, 2, 3, 4, 130
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +70,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _options(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))  # so that servers are stopped on the way out
     try:
-        lines, contradicted = section(options.report or measured(options))
+        folder = options.report or measured(options)
+        lines, contradicted = section(folder)
     except (RealError, BenchError) as fault:
         print(fault, file=sys.stderr)
         return BAD_INPUT if isinstance(fault, BenchError) else WORLD_FAILED
@@ -79,7 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     print("\n".join(lines))
     if not options.no_docs:
         write_between(DOCUMENT, lines)
-    return CONTRADICTED if contradicted else OK
+    if options.report is None:
+        print(real_verdict.report(folder / PAIRS[0]))
+    void = any(pair.get("ended") == VOID for pair in _facts(folder)["pairs"].values())
+    return CONTRADICTED if contradicted else VOID if void else OK
 
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -173,10 +178,11 @@ def measure(asked: Asked, interpreter: Path, model: Path) -> dict[str, Any]:
         before = others.taken(groups)
         code = _run_bench(asked, arms)
         share = others.share(before, others.taken(groups))
-    if code not in {OK, CONTRADICTED}:
+    if code not in {OK, CONTRADICTED, VOID}:
         raise RealError(f"`tandem bench run` ended with exit code {code}; what it recorded is in {asked.folder}")
     return {
         "folder": asked.name,
+        "ended": code,
         "speculation": {name: server.speculation for name, server in arms.items()},
         "others": share,
     }
@@ -230,7 +236,8 @@ def section(folder: Path) -> tuple[list[str], bool]:
         windows = {arm: (one or {}).get("num_speculative_tokens", 0) for arm, one in pair["speculation"].items()}
         run = real_table.read(folder / pair["folder"], windows)
         said += real_table.contradictions(run)
-        lines += [*_heading(name, pair, run), *real_table.effect_table(run), ""]
+        lines += [*_heading(name, pair, run), *real_verdict.lines(folder / pair["folder"]), ""]
+        lines += [*real_table.effect_table(run), ""]
         lines += [f"Beside the servers' own counters ({name}):", "", *real_table.counters_table(run), ""]
     lines += [_verdict(said), ""]
     return lines, bool(said)

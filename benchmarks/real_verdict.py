@@ -1,0 +1,67 @@
+"""What Tandem's own judge says of a pair of real servers, for the measurement's page.
+
+Invariant: judged anew from the records each time; nothing is read from an earlier verdict.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from tandem.bench.judge.form import Cell, Ratio, Verdict
+from tandem.bench.judge.observations import observe
+from tandem.bench.judge.verdict import Asked, judge, save
+from tandem.bench.report import write
+
+METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
+
+
+def lines(folder: Path) -> list[str]:
+    """Return the verdict on a run as a table of Markdown: a row a class, its speed-ups with their intervals.
+
+    Raises:
+        BenchError: the folder holds no run.
+    """
+    verdict = judge(observe(folder), Asked())
+    return [*_said(verdict), "", "| class | prompts | E2E | TPOT | TTFT |", "|---|---|---|---|---|", *_rows(verdict)]
+
+
+def report(folder: Path) -> Path:
+    """Write verdict and report of a run beside its records and return the page to open.
+
+    Raises:
+        BenchError: the folder holds no run. WorldError: it cannot be written to.
+    """
+    seen = observe(folder)
+    verdict = judge(seen, Asked())
+    save(folder, verdict)
+    return write(verdict, seen, folder).html
+
+
+def _said(verdict: Verdict) -> Iterator[str]:
+    for headline in verdict.headlines:
+        yield f"Verdict: **{headline.verdict}**. {headline.sentence}"
+    for reason in dict.fromkeys(reason for headline in verdict.headlines for reason in headline.reasons):
+        yield f"- {reason}"
+    for equal in verdict.equality:
+        yield f"- {equal.sentence}"
+
+
+def _rows(verdict: Verdict) -> Iterator[str]:
+    cells = {(cell.class_, cell.metric): cell for cell in verdict.cells}
+    for class_ in dict.fromkeys(cell.class_ for cell in verdict.cells):
+        mine = [cells.get((class_, metric)) for metric in METRICS]
+        prompts = max((cell.prompts for cell in mine if cell), default=0)
+        yield f"| {class_} | {prompts} | {' | '.join(map(_cell, mine))} |"
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None or cell.speed_up is None:
+        return "-"
+    return f"{_ratio(cell.speed_up)}: {cell.verdict}"
+
+
+def _ratio(found: Ratio) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.value:.2f}"
+    return f"{found.value:.2f} ({found.low:.2f} to {found.high:.2f})"
