@@ -38,10 +38,10 @@ Fields = Mapping[str, Sequence[Any]]
 """By name, one value a record; parted once, because asking each record for each field takes several times longer."""
 
 
-def fields_of(records: Sequence[Measured]) -> Fields:
-    """Return all fields of records of one class, in their order."""
+def fields_of(records: Sequence[Measured], kind: type[Measured] = Measured) -> Fields:
+    """Return all fields of records of one class, in their order; of none, the fields that `kind` would have."""
     if not records:
-        return dict.fromkeys(Measured.__struct_fields__, ())
+        return dict.fromkeys(kind.__struct_fields__, ())
     return dict(zip(records[0].__struct_fields__, zip(*map(astuple, records), strict=True), strict=True))
 
 

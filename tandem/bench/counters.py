@@ -17,7 +17,8 @@ How pages differ, by runtime (vLLM 0.9.1's V0 engine and vLLM 0.11 to 0.32's V1 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -25,6 +26,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from tandem.bench.fault import BenchError
+from tandem.bench.record import UNREADABLE
 from tandem.metrics import acceptance_position
 
 FILE = "counters.jsonl"
@@ -56,6 +58,7 @@ _STATES = {  # not counters: their difference means nothing
 }
 _PER_POSITION = "vllm:spec_decode_num_accepted_tokens_per_pos_total"
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
+_POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
 
 
 class Scrape(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,7 +240,7 @@ def _live(counts: Mapping[str, float], values: dict[str, float], absent: tuple[s
     drafted = counts.get("draft_tokens", 0.0)
     if accepted > drafted or (window and drafted > drafts * window):
         return Rates(values, (*absent, "the draft counters contradict each other"))
-    positions = sorted(int(key.removeprefix(_POSITION_KEY)) for key in counts if key.startswith(_POSITION_KEY))
+    positions = sorted(int(found[1]) for key in counts if (found := _POSITION.fullmatch(key)))
     return Rates(
         values
         | {"acceptance_length": 1 + accepted / drafts}
@@ -263,22 +266,33 @@ def read_scrapes(path: Path) -> Iterator[Scrape]:
     """Yield the scrapes of `path`; a file that is not there holds none, and a torn last line is passed over.
 
     Raises:
-        BenchError: a line that is no scrape.
+        BenchError: a line that is no scrape, or a file that cannot be read.
     """
     if not path.exists():
         return
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, 1):
-            try:
-                yield msgspec.json.decode(line, type=Scrape)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                if not line.endswith(b"\n"):
-                    return
-                raise BenchError(
-                    f"this is no scrape: {error}",
-                    where=f"{path}:{number}",
-                    change="restore the line from a copy, or remove it: acceptance of its turn is then absent",
-                ) from error
+    try:
+        with path.open("rb") as lines:
+            yield from _scrapes(path, lines)
+    except OSError as error:
+        raise BenchError(
+            f"the counters cannot be read: {error.strerror or error}",
+            where=str(path),
+            change="see that the file may be read, or remove it: acceptance is then absent",
+        ) from error
+
+
+def _scrapes(path: Path, lines: Iterable[bytes]) -> Iterator[Scrape]:
+    for number, line in enumerate(lines, 1):
+        try:
+            yield msgspec.json.decode(line, type=Scrape)
+        except UNREADABLE as error:
+            if not line.endswith(b"\n"):
+                return
+            raise BenchError(
+                f"this is no scrape: {error}",
+                where=f"{path}:{number}",
+                change="restore the line from a copy, or remove it: acceptance of its turn is then absent",
+            ) from error
 
 
 def changes(scrapes: Iterator[Scrape]) -> tuple[list[tuple[Turn, Change]], list[str]]:

@@ -10,15 +10,20 @@ import datetime as dt
 import hashlib
 import os
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.record import UNREADABLE
 from tandem.bench.schedule import control_numbers
 
 SCHEMA = 1
 FILE = "manifest.json"
+
+Rounds = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
+ControlRounds = Annotated[int, msgspec.Meta(ge=0, le=2**20)]
+"""How many there may be: more than any run has, and few enough to number each."""
 
 
 class Offers(msgspec.Struct, frozen=True, kw_only=True):
@@ -164,8 +169,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
     concurrency: tuple[int, ...] = ()
     rate_per_s: float | None = None
-    rounds: int
-    control_rounds: int = 0
+    rounds: Rounds
+    control_rounds: ControlRounds = 0
     repeats: int = 1
     prompts_per_class: int | None = None
     mixed: bool = False
@@ -198,7 +203,7 @@ def read(folder: Path) -> Manifest:
             where=str(path),
             change="name the folder that `tandem bench run --out` wrote",
         ) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         _refuse_newer(path, text)
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
     _refuse_newer(path, text)
@@ -250,7 +255,7 @@ class _Head(msgspec.Struct):
 def _refuse_newer(path: Path, text: bytes) -> None:
     try:
         head = msgspec.json.decode(text, type=_Head)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return
     if head.schema > SCHEMA:
         raise BenchError(

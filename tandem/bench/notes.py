@@ -32,6 +32,7 @@ def notes(run: Manifest, total: Tally, aside: Tally, said: Sequence[str], counte
     return [
         *(str(replace(torn, path=Path(torn.path.name))) for torn in total.torn),  # alike wherever the folder lies
         *run.notes,
+        *_roles(run),
         *_course(run, total, aside),
         *_controls(aside),
         *_failures(total),
@@ -41,6 +42,23 @@ def notes(run: Manifest, total: Tally, aside: Tally, said: Sequence[str], counte
         *said,
         *_absent(run, total, counted),
     ]
+
+
+def _roles(run: Manifest) -> Iterator[str]:
+    baselines = [arm.name for arm in run.arms if arm.role == "baseline"]
+    if len(baselines) > 1:
+        yield (
+            f"the manifest has {len(baselines)} baselines ({', '.join(baselines)}): the others are held against "
+            f"{baselines[0]}, the first of them; restore the manifest from a copy if that is wrong"
+        )
+    elif run.arms and not baselines:
+        yield (
+            f"the manifest has no baseline: the others are held against {run.arms[0].name}, its first arm; restore the "
+            "manifest from a copy if that is wrong"
+        )
+    names = Counter(arm.name for arm in run.arms)
+    for name in (name for name, number in names.items() if number > 1):
+        yield f"the manifest has {names[name]} arms named {name}: their records cannot be told apart, and are one arm's"
 
 
 def _course(run: Manifest, total: Tally, aside: Tally) -> Iterator[str]:

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from tandem.bench.columns import Chunks, Fields, Whole, fields_of, of_objects, of_text
-from tandem.bench.record import SCHEMA, Measured, Torn, Unparsed, bad_line, is_torn
+from tandem.bench.record import SCHEMA, UNREADABLE, Measured, Torn, Unparsed, bad_line, is_torn
 
 BLOCK = 1 << 21  # bytes read at once: enough that the calls of numpy cost little, few enough for the caches
 
@@ -96,7 +96,7 @@ def _as_columns(decoder: msgspec.json.Decoder[Unparsed], text: bytes, at: int) -
     """Decode all but the chunks, and read those as columns; None where a line or a chunk is not as we write it."""
     try:
         records = decoder.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     if len(records) != _lines(text):
         return None
@@ -107,7 +107,7 @@ def _as_columns(decoder: msgspec.json.Decoder[Unparsed], text: bytes, at: int) -
 
 def _as_objects(decoder: msgspec.json.Decoder[Measured], text: bytes, path: Path, at: int) -> Block:
     records, torn = _decoded(decoder, text, path, at)
-    told = fields_of(records)
+    told = fields_of(records, decoder.type)
     return Block(told, of_objects(told["chunks"]), _begins(text, at, len(records)), torn)
 
 
@@ -116,7 +116,7 @@ def _decoded(
 ) -> tuple[list[Measured], Torn | None]:
     try:
         records = decoder.decode_lines(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return _line_by_line(decoder, text, path, at)
     return (records, None) if len(records) == _lines(text) else _line_by_line(decoder, text, path, at)
 
@@ -139,7 +139,7 @@ def _line_by_line(
     for line in text.splitlines(keepends=True):
         try:
             records.append(decoder.decode(line))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             if is_torn(line):
                 return records, Torn(path, _number(path, at), len(line))
             raise bad_line(line, path, _number(path, at), error) from error

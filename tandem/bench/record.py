@@ -42,6 +42,9 @@ ERRORS = frozenset({
 Count = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 """A number of tokens: whole in a float64 too. A negative one is kept, because it shows that a server's count fell."""
 
+Number = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
+"""A number that counts from 0, such as a round's: 16 million are more than any run has, and few enough to mark each."""
+
 Seconds = Annotated[float, msgspec.Meta(ge=-1e10, le=1e10)]
 """A time: three centuries, so that no sum of times can leave the finite numbers."""
 
@@ -98,9 +101,9 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     generator: Literal["tandem", "llmperf"] = "tandem"
     arm: str
     class_: str = msgspec.field(name="class")
-    round: int = 0
-    slot: int = 0
-    concurrency: int | None = None
+    round: Number = 0
+    slot: Number = 0
+    concurrency: Number | None = None
     rate_per_s: float | None = None
     due_s: Seconds | None = None
     start_s: Seconds
@@ -112,7 +115,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     counted_by: Literal["usage", "token_ids"] | None = None
     error: str | None = None
     error_detail: str | None = None
-    attempts: int = 1
+    attempts: Number = 1
     content: str | None = None
 
 
@@ -144,7 +147,7 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
 
     suite: str
     prompt_id: str
-    repeat: int = 0
+    repeat: Number = 0
     worker: int = 0
     cached_tokens: Count | None = None
     text: str = ""
@@ -157,6 +160,10 @@ class Record(Measured, frozen=True, kw_only=True, gc=False):
     retry_after_s: float | None = None
     placement: str | None = None
     start: str | None = None
+
+
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What a decoder raises of bytes that are not the JSON asked for; the last one of JSON that is nested without end."""
 
 
 class _Head(msgspec.Struct):
@@ -214,7 +221,7 @@ def _record(
 ) -> Record | None:
     try:
         record = decoder.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         if is_torn(line):
             tell(Torn(path, number, len(line)))
             return None
@@ -234,7 +241,7 @@ def bad_line(line: bytes, path: Path, number: int, error: Exception | None) -> B
     where = f"{path}:{number}"
     try:
         schema = msgspec.json.decode(line, type=_Head).schema
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         schema = SCHEMA
     if schema > SCHEMA:
         return BenchError(
@@ -319,7 +326,7 @@ def _set_torn_aside(path: Path) -> None:
             return
         try:
             msgspec.json.decode(tail, type=Record)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             with path.with_name(f"{path.name}.torn").open("ab") as aside:
                 aside.write(tail + b"\n")
             file.truncate(start)

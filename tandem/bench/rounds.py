@@ -15,6 +15,7 @@ import msgspec
 from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.host import HostWatch
 from tandem.bench.plan import Turn
+from tandem.bench.record import UNREADABLE
 
 FILE = "rounds.jsonl"
 
@@ -111,5 +112,5 @@ def read(folder: Path) -> Iterator[RoundLoad]:
     for line in lines:
         try:
             yield msgspec.json.decode(line, type=RoundLoad)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             continue

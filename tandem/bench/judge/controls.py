@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import numpy as np
-
 from tandem.bench.judge import conditions
+from tandem.bench.judge.cells import counted_rounds
 from tandem.bench.judge.course import Course, drift, order
 from tandem.bench.judge.form import Check, Controls
 from tandem.bench.judge.interval import FEWEST_STARTS
@@ -42,9 +41,7 @@ def controls(seen: Observations) -> Controls:
         BenchError: rounds.jsonl cannot be read.
     """
     client, marked = conditions.marked(seen)
-    counted = np.ones(int(seen.round.max(initial=-1)) + 1, bool)
-    counted[[one.round for one in marked if 0 <= one.round < len(counted)]] = False
-    grouped = Grouped(seen, counted)
+    grouped = Grouped(seen, counted_rounds(seen, Controls(marked=marked)))
     itself, floors = against_itself(grouped)
     course = Course.of(seen, grouped.rows())
     checks = (

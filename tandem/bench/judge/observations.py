@@ -261,7 +261,7 @@ def _digests(texts: Sequence[bytes]) -> Digests:
 def _joined(folder: Path, run: Manifest, parts: Sequence[_Columns], torn: tuple[Torn, ...]) -> Observations:
     """Return all blocks end to end, names as codes."""
     told = {name: [value for part in parts for value in part.told[name]] for name in _COPIED}
-    stated = [arm.name for arm in run.arms]
+    stated = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
     arms, arm = _coded(told["arm"], [*stated, f"{stated[0]}{CONTROL}"] if stated else [], stated)
     classes, class_ = _coded(told["class_"], [name for suite in run.suites for name in suite.classes])
     loads, load = _coded(list(zip(told["concurrency"], told["rate_per_s"], strict=True)), [])

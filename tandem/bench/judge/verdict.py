@@ -82,6 +82,8 @@ def unjudged(run: Manifest) -> str | None:
     """Return why a run has no verdict; None where it has one."""
     if run.generator == "llmperf":
         return "llmperf's records have neither prompts nor tokens, so no verdict is built on them"
+    if not run.arms:
+        return "the manifest names no arm: restore it from a copy"
     if len(run.arms) < 2:  # noqa: PLR2004 - a comparison takes two
         return "one arm was measured, so there is nothing to compare: name a --variant"
     return None
