@@ -5,10 +5,10 @@ Invariant: a figure that is absent is a dash, never a zero; no line is wider tha
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator
 from typing import TextIO
 
+from tandem.bench.shown import clean, columns, fit, wrapped
 from tandem.bench.summary import ALL, Cell, Summary
 
 WIDTH = 100
@@ -50,7 +50,7 @@ def lines(summary: Summary) -> Iterator[str]:
     if not loads:
         yield "no request is recorded"
     for note in summary.notes:
-        yield from textwrap.wrap(f"note: {note}", WIDTH, subsequent_indent="      ", break_on_hyphens=False)
+        yield from wrapped(f"note: {note}", WIDTH, indent="      ")
 
 
 def _load(load: Loaded) -> str:
@@ -73,16 +73,12 @@ def _rows(summary: Summary, load: Loaded) -> Iterator[tuple[str, str, int]]:
 
 
 def _widths(summary: Summary) -> tuple[int, int]:
-    arm = min(_ARM, max([len("arm"), *map(len, summary.arms)]))
+    arm = min(_ARM, max([len("arm"), *(columns(clean(arm)) for arm in summary.arms)]))
     return _NAMES - 1 - arm, arm
 
 
 def _names(class_: str, arm: str, summary: Summary) -> tuple[str, str]:
-    return tuple(_fit(name, width) for name, width in zip((class_, arm), _widths(summary), strict=True))  # type: ignore[return-value]
-
-
-def _fit(name: str, width: int) -> str:
-    return name.ljust(width) if len(name) <= width else f"{name[: width - 1]}…"
+    return tuple(fit(name, width) for name, width in zip((class_, arm), _widths(summary), strict=True))  # type: ignore[return-value]
 
 
 def _heading(summary: Summary) -> Iterator[str]:

@@ -6,14 +6,13 @@ out is counted, and verdict.json has it.
 
 from __future__ import annotations
 
-import textwrap
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tandem.bench.judge import words
 from tandem.bench.judge.form import FILE, Cell, Equality, Headline, Share, Verdict, Word
 from tandem.bench.judge.words import speculating
+from tandem.bench.shown import fit, wrapped
 
 WIDTH = 100
 MOST_ROWS = 48
@@ -211,28 +210,4 @@ def _claims(verdict: Verdict) -> Iterator[str]:
 
 
 def _wrapped(text: str, indent: str = "", first: str = "") -> Iterable[str]:
-    clean = words.clean(" ".join(text.splitlines()))
-    narrow = WIDTH if clean.isascii() else WIDTH - sum(_width(sign) - 1 for sign in clean if _width(sign) > 1)
-    width = max(narrow, WIDTH // 2, len(indent) + 1)
-    return textwrap.wrap(clean, width, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
-
-
-def fit(name: str, width: int, *, right: bool = False) -> str:
-    """Return a name on exactly so many columns, cut with an ellipsis where it is longer."""
-    text = words.clean(name)
-    if sum(map(_width, text)) > width:
-        kept, used = "", 0
-        for sign in text:
-            if used + _width(sign) > width - 1:
-                break
-            kept, used = kept + sign, used + _width(sign)
-        text = f"{kept}…"
-    room = " " * (width - sum(map(_width, text)))
-    return room + text if right else text + room
-
-
-def _width(sign: str) -> int:
-    """Return how many columns a terminal gives a character."""
-    if unicodedata.combining(sign):
-        return 0
-    return 2 if unicodedata.east_asian_width(sign) in {"W", "F"} else 1
+    return wrapped(text, WIDTH, indent=indent, first=first)

@@ -7,10 +7,10 @@ turns the direction of a line.
 from __future__ import annotations
 
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
+from tandem.bench import shown
 from tandem.bench.judge.form import Acceptance, Cell, Headline, Load, Ratio, Verdict
 from tandem.metrics import CATALOGUE, acceptance_position, metric
 
@@ -28,10 +28,7 @@ SHORT = {
 _SPECULATES = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
 _HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
 _THIN = " "
-_PICTURES = 0x2400
-"""Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
-
-_DELETE = 127
+clean = shown.clean
 
 
 def load(asked: Load) -> str:
@@ -99,11 +96,6 @@ def level(verdict: Verdict) -> str:
     return f"{100 * verdict.level:g} %"
 
 
-def clean(text: str) -> str:
-    """Return a text on one line, its control characters as signs that can be seen."""
-    return "".join(map(_seen, text))
-
-
 def speculating(rows: Sequence[Acceptance]) -> tuple[Acceptance, ...]:
     """Return the acceptance that is told: of arms of which any class has more than one token a step."""
     arms = {row.arm for row in rows if row.acceptance_length is not None and row.acceptance_length > _SPECULATES}
@@ -135,12 +127,3 @@ def _far(cell: Cell) -> float:
     """Return how far from 1 a speed-up is."""
     value = cell.speed_up.value if cell.speed_up is not None else 1.0
     return abs(math.log(value)) if value > 0 and math.isfinite(value) else 0.0
-
-
-def _seen(sign: str) -> str:
-    code = ord(sign)
-    if code < ord(" "):
-        return chr(_PICTURES + code)
-    if code == _DELETE:
-        return chr(_PICTURES + ord("!"))
-    return f"<U+{code:04X}>" if unicodedata.category(sign) in {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"} else sign

@@ -16,7 +16,8 @@ import example_verdict as example
 from tandem.bench.judge import words
 from tandem.bench.judge.form import Controls, Ratio, Verdict
 from tandem.bench.judge.observations import observe
-from tandem.bench.judge.terminal import WIDTH, fit, lines
+from tandem.bench.judge.terminal import WIDTH, lines
+from tandem.bench.shown import fit
 
 
 def columns(line: str) -> int:

@@ -1,0 +1,68 @@
+"""Names that others gave, as a terminal and a page may show them.
+
+Invariant: nothing that a record or a manifest can hold moves a terminal's cursor or turns the direction of a line.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import unicodedata
+
+_PICTURES = 0x2400
+"""Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
+
+_DELETE = 127
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+
+
+def clean(text: str) -> str:
+    """Return a text on one line, its control characters as signs that can be seen."""
+    return "".join(map(_seen, text))
+
+
+def fit(name: str, width: int, *, right: bool = False) -> str:
+    """Return a name on exactly so many columns, cut with an ellipsis where it is longer."""
+    text = clean(name)
+    if columns(text) > width:
+        kept, used = "", 0
+        for sign in text:
+            if used + _width(sign) > width - 1:
+                break
+            kept, used = kept + sign, used + _width(sign)
+        text = f"{kept}…"
+    room = " " * (width - columns(text))
+    return room + text if right else text + room
+
+
+def columns(text: str) -> int:
+    """Return how many columns a terminal gives a text."""
+    return len(text) if text.isascii() else sum(map(_width, text))
+
+
+def wrapped(text: str, width: int, *, indent: str = "", first: str = "") -> list[str]:
+    """Return a text as lines of at most so many columns.
+
+    Args:
+        text: whatever lines it has are joined.
+        width: in columns.
+        indent: before every line but the first.
+        first: before the first.
+    """
+    told = clean(" ".join(text.splitlines()))
+    room = max(width - (columns(told) - len(told)), width // 2, len(indent) + 1)  # a wide sign takes two columns
+    return textwrap.wrap(told, room, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _width(sign: str) -> int:
+    if unicodedata.combining(sign):
+        return 0
+    return 2 if unicodedata.east_asian_width(sign) in {"W", "F"} else 1
+
+
+def _seen(sign: str) -> str:
+    code = ord(sign)
+    if code < ord(" "):
+        return chr(_PICTURES + code)
+    if code == _DELETE:
+        return chr(_PICTURES + ord("!"))
+    return f"<U+{code:04X}>" if unicodedata.category(sign) in _HIDDEN else sign
