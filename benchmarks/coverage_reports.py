@@ -1,7 +1,8 @@
 """Whole reports on servers that are as fast as each other: how often any cell says faster or slower.
 
 Two nulls. `drafts`: both servers speculate, each good at other prompts, so every prompt differs and their mean does
-not. `equal`: the same server twice, without speculation. `tandem.bench.judge.cells` judges, with no noise floor.
+not. `equal`: the same server twice, without speculation. Each run is judged with the control round that `tandem bench
+run` adds, and once more without.
 """
 
 from __future__ import annotations
@@ -9,18 +10,33 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from coverage_world import ARMS, CONCURRENCY, PLAIN, POPULATION, Seen, Server, engine, run, seen, world
+from coverage_world import (
+    ARMS,
+    CONCURRENCY,
+    PLAIN,
+    POPULATION,
+    Seen,
+    Server,
+    Values,
+    Whole,
+    engine,
+    run,
+    seen,
+    world,
+)
 
 from tandem.bench import manifest
 from tandem.bench.judge.cells import cells
-from tandem.bench.judge.form import Controls, Load
-from tandem.bench.judge.observations import Observations, Prompt
+from tandem.bench.judge.controls import controls
+from tandem.bench.judge.form import CONTROL, Controls, Load
+from tandem.bench.judge.observations import UNKNOWN, Observations, Prompt
+from tandem.bench.schedule import control_numbers
 
 Null = Literal["drafts", "equal"]
 CLASSES = ("a", "b", "c")
@@ -30,34 +46,71 @@ MARGIN = 0.05
 _DRAFT_MS = 10.0
 
 
-def reports(null: Null, count: int, seed: int) -> int:
+class Called(NamedTuple):
+    """How many reports call any cell: with a control round, as a run has one unless told not to, and without."""
+
+    controlled: int
+    bare: int
+
+
+def reports(null: Null, count: int, seed: int) -> Called:
     """Return how many of `count` reports call any cell."""
     rng = np.random.default_rng(seed)
     order = tuple(int(place) for place in rng.permutation(POPULATION))
     servers = (PLAIN, PLAIN) if null == "equal" else (Server(_DRAFT_MS), Server(_DRAFT_MS, order))
     served = [engine(server, seed + arm) for arm, server in enumerate(servers)]
     plain = [server.draft_ms is None for server in servers]
-    called = 0
+    controlled = bare = 0
     for _ in range(count):
-        classes = []
+        classes, itself = [], []
         for _class in CLASSES:
-            work = run(served, plain, rng.integers(POPULATION, size=PROMPTS), ROUNDS, rng)
+            prompts = rng.integers(POPULATION, size=PROMPTS)
+            work = run(served, plain, prompts, ROUNDS, rng)
+            again = run([served[0]] * 2, [plain[0]] * 2, prompts, 1, rng)
             classes.append(seen(work, world(work, rng)))
-        found = cells(observed(classes), Controls(), margin=MARGIN)
-        called += any(cell.verdict in ("faster", "slower") for cell in found)
-    return called
+            itself.append(seen(again, world(again, rng)))
+        observations = observed(classes, itself)
+        controlled += _calls(observations, controls(observations))
+        bare += _calls(observations, Controls())
+    return Called(controlled, bare)
 
 
-def observed(classes: Sequence[Seen]) -> Observations:
-    """Return what a client saw of every class as the observations of one run."""
-    shape = (len(classes), len(ARMS), ROUNDS, PROMPTS)
+def _calls(observations: Observations, checked: Controls) -> bool:
+    found = cells(observations, checked, margin=MARGIN)
+    return any(cell.verdict in ("faster", "slower") for cell in found)
+
+
+class _Columns(NamedTuple):
+    """Requests of a run, class by class; arms are codes of ARMS and the control."""
+
+    class_: Whole
+    arm: Whole
+    round: Whole
+    prompt: Whole
+    ttft_ms: Values
+    e2e_ms: Values
+    tokens: Values
+
+
+def _columns(classes: Sequence[Seen], arms: Sequence[int], rounds: Sequence[int]) -> _Columns:
+    shape = (len(classes), len(arms), len(rounds), PROMPTS)
     class_, arm, number, prompt = (axis.ravel() for axis in np.indices(shape))
-    ttft_ms, e2e_ms, tokens = (
-        np.stack([getattr(one, name) for one in classes]).ravel() for name in ("ttft_ms", "e2e_ms", "tokens")
+    times = (np.stack([one.of(name) for one in classes]).ravel() for name in ("ttft_ms", "e2e_ms", "tokens"))
+    return _Columns(class_, np.array(arms)[arm], np.array(rounds)[number], prompt, *times)
+
+
+def observed(classes: Sequence[Seen], itself: Sequence[Seen]) -> Observations:
+    """Return what a client saw of every class, and of the baseline against itself, as the observations of one run."""
+    control = control_numbers(ROUNDS, 1)
+    others = [number for number in range(ROUNDS + 1) if number not in control]
+    parts = _columns(classes, (0, 1), others), _columns(itself, (0, 2), list(control))
+    class_, arm, number, prompt, ttft_ms, e2e_ms, tokens = (
+        np.concatenate(column) for column in zip(*parts, strict=True)
     )
-    unknown, none = np.full(len(arm), -1), np.zeros(len(arm), bool)
+    unknown, none = np.full(len(arm), UNKNOWN), np.zeros(len(arm), bool)
     return Observations(
-        folder=Path("virtual-time"), run=_run(), arms=ARMS, classes=CLASSES, loads=(Load(concurrency=CONCURRENCY),),
+        folder=Path("virtual-time"), run=_run(), arms=(*ARMS, f"{ARMS[0]}{CONTROL}"), classes=CLASSES,
+        loads=(Load(concurrency=CONCURRENCY),),
         prompts=tuple(Prompt("virtual", f"{name}-{place}") for name in CLASSES for place in range(PROMPTS)),
         starts=(), placements=(), errors=(), contents=(), arm=arm, class_=class_, load=np.zeros(len(arm), np.intp),
         prompt=class_ * PROMPTS + prompt, start=unknown, placement=unknown, round=number,
@@ -80,7 +133,7 @@ def _run() -> manifest.Manifest:
             for place, name in enumerate(ARMS)
         ),
         suites=(manifest.SuiteUsed(name="virtual", sha256="0" * 64, prompts=len(CLASSES) * PROMPTS, classes=CLASSES),),
-        schedule="interleaved", seed=0, api="chat", concurrency=(CONCURRENCY,), rounds=ROUNDS,
+        schedule="interleaved", seed=0, api="chat", concurrency=(CONCURRENCY,), rounds=ROUNDS, control_rounds=1,
         clock=manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
         host=manifest.Host(cpus=1, python="3"), plan=manifest.Plan(requests=0),
         ended=manifest.Ended(reason="done", utc=moment),

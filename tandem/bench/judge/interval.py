@@ -45,6 +45,7 @@ _TAIL = 2.0  # Student's quantile, up to which the resamples speak
 _GRID: Values = np.linspace(-_TAIL, _TAIL, 41)
 _NO_WIDTH = 1e-9  # a log-ratio below it is a rounding error
 _UNKNOWN = -1
+_ROUNDS_LEVEL = 0.1  # of the test whether rounds differ: lenient, for a missed drift costs more than a wider interval
 _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
 
@@ -115,20 +116,20 @@ def _of_prompts(logs: Values, by_round: Values | None, level: float, seed: int) 
     count, mean = len(logs), float(np.mean(logs))
     se = float(np.std(logs, ddof=1)) / math.sqrt(count)
     shared, df_shared = _of_rounds(by_round) if by_round is not None else (0.0, 1)
-    variance = max(se**2 + shared, se**2 / 2)
+    variance = se**2 + shared
     if variance < _NO_WIDTH**2:
         return _without_width(mean, count - 1.0)
     bends = _resampled(logs, seed) if se >= _NO_WIDTH else _GRID
-    added = max(shared, 0.0)
-    kept = min(se**2 / variance, 1.0) ** 1.5  # a mean's skewness, once something without any is added to it
-    df = min(variance**2 / (se**4 / (count - 1) + added**2 / df_shared), count - 1.0)
+    kept = (se**2 / variance) ** 1.5  # a mean's skewness, once something without any is added to it
+    df = min(variance**2 / (se**4 / (count - 1) + shared**2 / df_shared), count - 1.0)
     return _answered(mean, math.sqrt(variance), df, level, _GRID + kept * (bends - _GRID))
 
 
 def _of_rounds(by_round: Values) -> tuple[float, int]:
-    """Return what rounds add to the variance of the mean, and its degrees of freedom; 0 where that cannot be told.
+    """Return what rounds add to the variance of the mean, and its degrees of freedom.
 
-    It may be below 0 by chance, as an estimate without bias must where rounds add nothing.
+    It is 0 where too little was asked to tell, and where the rounds' means differ by no more than an F test at
+    _ROUNDS_LEVEL allows to chance: added always, it would make intervals too wide where rounds are alike.
     """
     cells = by_round[:, np.isfinite(by_round).any(axis=0)]
     absent = ~np.isfinite(cells)
@@ -136,6 +137,8 @@ def _of_rounds(by_round: Values) -> tuple[float, int]:
     if columns < FEWEST_ROUNDS or absent.mean() > _MOST_ABSENT:
         return 0.0, 1
     parts = _parts(_filled(cells, absent), columns - 1, int(absent.sum()))
+    if parts.columns <= parts.rest * float(special.fdtri(columns - 1, parts.df_rest, 1 - _ROUNDS_LEVEL)):
+        return 0.0, 1
     return (parts.columns - parts.rest) / (rows * columns), columns - 1
 
 
