@@ -20,6 +20,12 @@ def clean(text: str) -> str:
     return "".join(map(_seen, text))
 
 
+def short(name: str, most: int = 80) -> str:
+    """Return a name of at most so many signs: of a longer one its beginning and its end, which may tell it apart."""
+    text = clean(name)
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[-(most - most // 2 - 1) :]}"
+
+
 def fit(name: str, width: int, *, right: bool = False) -> str:
     """Return a name on exactly so many columns, cut with an ellipsis where it is longer."""
     text = clean(name)

@@ -96,8 +96,10 @@ def _tell(fault: BenchError, *, as_json: bool) -> None:
     if as_json:
         said = {"problem": fault.problem, "where": fault.where, "change": fault.change}
         print_json({"fault": said, "exit_code": fault.code})
+    from tandem.bench.shown import clean  # noqa: PLC0415 - the bench is loaded when it runs
+
     for line in str(fault).splitlines():
-        print(f"error: {line}", file=sys.stderr)
+        print(f"error: {clean(line)}", file=sys.stderr)
 
 
 def _report(folder: Path, options: argparse.Namespace | None, chosen: Selection) -> Exit:

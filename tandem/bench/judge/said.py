@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tandem.bench.judge.form import Cell
-from tandem.bench.judge.words import clean, load
+from tandem.bench.judge.words import load, short
 
 MOST = 4  # classes that a sentence names; the rest are counted
 _FINE, _TENTHS, _WHOLE = 0.2, 1.0, 10.0
@@ -34,16 +34,16 @@ def compared(variant: str, baseline: str, parts: Sequence[Sequence[Cell]], margi
     if same:
         told.append((f"{_prompts(same, one_load=one_load)} as fast", f" (to within {100 * margin:g} %)"))
     if not told:
-        return f"There is no evidence whether {clean(variant)} is faster or slower than {clean(baseline)}"
+        return f"There is no evidence whether {short(variant)} is faster or slower than {short(baseline)}"
     (first, aside), *others = told
-    answers = [f"{first} as {clean(baseline)}{aside}", *map("".join, others)]
+    answers = [f"{first} as {short(baseline)}{aside}", *map("".join, others)]
     beside = f"; for {_prompts(open_, one_load=one_load)} there is no evidence" if open_ else ""
-    return f"{clean(variant)} answers {_joined(answers)}{beside}"
+    return f"{short(variant)} answers {_joined(answers)}{beside}"
 
 
 def listed(names: Sequence[str]) -> str:
     """Return the first few of many names, and how many more there are."""
-    shown = [clean(name) for name in names]
+    shown = [short(name) for name in names]
     if len(shown) > MOST:
         shown = [*shown[: MOST - 1], f"{len(shown) - MOST + 1:,} more"]
     return _joined(shown)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from tandem.bench.fault import WorldError
 from tandem.bench.judge.acceptance import acceptance
@@ -24,7 +25,10 @@ from tandem.bench.judge.form import FILE, MARGIN, Definition, Verdict
 from tandem.bench.judge.headline import headlines
 from tandem.bench.judge.observations import Observations
 from tandem.bench.manifest import Manifest, run_id
+from tandem.bench.summary import RECORDS
 from tandem.metrics import metric
+
+_BACK_S = 60.0  # further back than any two records are written out of turn
 
 _WORDS = (
     Definition(
@@ -114,7 +118,7 @@ def judge(seen: Observations, asked: Asked, notes: Sequence[str] = ()) -> Verdic
         claims=answers(seen, found, equal, accepted, margin=asked.margin, controls=checked),
         cost=costs(seen, usd_per_hour=price, controls=checked),
         definitions=tuple(_definitions(cell.metric for cell in found)),
-        notes=tuple(dict.fromkeys([*notes, *map(str, seen.torn)])),
+        notes=tuple(dict.fromkeys([*notes, *map(str, seen.torn), *_clock(seen)])),
         recompute=tuple(_recompute(seen.folder, asked, run)),
     )  # fmt: skip
 
@@ -137,6 +141,16 @@ def save(folder: Path, verdict: Verdict) -> Path:
             change="make room or choose a folder that may be written to; the records are whole",
         ) from error
     return path
+
+
+def _clock(seen: Observations) -> Iterator[str]:
+    """Yield what is doubtful where the clock of the records ran backwards: they are written in the order they ended."""
+    back = np.flatnonzero(np.diff(seen.end_s) < -_BACK_S)
+    if len(back):
+        yield (
+            f"the clock of the records runs backwards, first at {RECORDS}:{int(back[0]) + 2}: the machine was booted "
+            "anew, or its clock was set; a request is timed by itself, so speed-ups hold, but drift and cost may not"
+        )
 
 
 def _definitions(metrics: Iterable[str]) -> Iterator[Definition]:

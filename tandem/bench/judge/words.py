@@ -29,6 +29,7 @@ _SPECULATES = 1.05  # tokens a step; a server that joins chunks is a little abov
 _HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
 _THIN = " "
 clean = shown.clean
+short = shown.short
 
 
 def load(asked: Load) -> str:

@@ -77,7 +77,7 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
     among = {arm: (number - (len(arms) - 1) / 2) * _BAR / places.step for number, arm in enumerate(arms)}
     half = (_BAR - 4) / 2 / places.step
     values = [
-        {"row": row, "top": row - half, "foot": row + half, "arm": words.clean(told.arm), "zero": 0,
+        {"row": row, "top": row - half, "foot": row + half, "arm": words.short(told.arm), "zero": 0,
          "length": told.acceptance_length, "told": words.number(told.acceptance_length)}
         for told in rows
         for row in (names.index(told.class_) + places.shift + among[told.arm],)
@@ -96,7 +96,7 @@ def _bars(rows: Sequence[Acceptance], names: list[str], arms: list[str], hues: l
     color = {
         "field": "arm", "type": "nominal",
         "legend": {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30},
-        "scale": {"domain": [words.clean(arm) for arm in arms], "range": hues},
+        "scale": {"domain": [words.short(arm) for arm in arms], "range": hues},
     }  # fmt: skip
     return {
         "width": width,
@@ -127,7 +127,7 @@ def _positions(told: Sequence[Acceptance]) -> list[Chart]:
     return [
         Chart(
             name="acceptance-position",
-            title=f"Accepted at each drafted position, {words.clean(first)}",
+            title=f"Accepted at each drafted position, {words.short(first)}",
             says="Share of drafts whose token at this position was accepted, by the server's counters; it cannot rise, "
             f"because a rejected token ends its draft.{left}",
             spec=lambda width: _lines(shown, width),
@@ -139,7 +139,7 @@ def _positions(told: Sequence[Acceptance]) -> list[Chart]:
 
 
 def _lines(rows: Sequence[Acceptance], width: int) -> Spec:
-    names = [words.clean(row.class_) for row in rows]
+    names = [words.short(row.class_) for row in rows]
     values = [
         {"position": position, "share": share, "class": name}
         for row, name in zip(rows, names, strict=True)

@@ -16,7 +16,7 @@ from typing import Any
 
 import vl_convert
 
-from tandem.bench.judge.words import clean
+from tandem.bench.judge.words import short
 from tandem.bench.report.colors import LIGHT
 from tandem.bench.report.markup import Html, folded, tag, text
 
@@ -79,7 +79,7 @@ def picture(chart: Chart, folder: Path) -> Path:
     if "autosize" in spec:
         spec["width"] = _SLIDE_WIDTH  # it fits its edges in too
     spec["title"] = {
-        "text": clean(chart.title),
+        "text": short(chart.title, 240),
         "anchor": "start",
         "fontSize": 17,
         "offset": 14,

@@ -80,7 +80,7 @@ def _chart(verdict: Verdict, drawn: Drawn, name: str, *, small: bool) -> Chart:
     metric, variant = drawn.cells[0].metric, drawn.cells[0].variant
     return Chart(
         name=name,
-        title=f"{words.short_metric(metric)}: speed-up of {words.clean(variant)} over {words.clean(verdict.baseline)}",
+        title=f"{words.short_metric(metric)}: speed-up of {words.short(variant)} over {words.short(verdict.baseline)}",
         says=_says(drawn, verdict, small=small),
         spec=lambda width: _spec(drawn, width, small=small),
         table=cells_table(f"{words.short_metric(metric)} of {variant}", drawn.cells, verdict),

@@ -92,7 +92,7 @@ def _identical(equality: Equality, place: int) -> Chart:
     )
     rows = ((each.class_, _share(each.identical), _share(each.yardstick)) for each in shown)
     return Chart(
-        name=f"identical-{place}", title=f"Identical outputs per class, {words.clean(equality.variant)}",
+        name=f"identical-{place}", title=f"Identical outputs per class, {words.short(equality.variant)}",
         says="The mark is the share of pairs that are identical, its line the interval; the upright line is the "
         f"yardstick, the baseline's own share against itself.{left}",
         spec=lambda width: _shares_spec(shown, width),
@@ -146,7 +146,7 @@ def _histogram(equality: Equality, place: int) -> Chart:
     rows = ((_bin(each), f"{each.n:,}") for each in equality.first_divergence)
     return Chart(
         name=f"first-divergence-{place}",
-        title=f"Where the outputs of {words.clean(equality.variant)} first differ",
+        title=f"Where the outputs of {words.short(equality.variant)} first differ",
         says=f"Pairs that differ, by the number of {unit} before the first difference.",
         spec=lambda width: _columns(equality.first_divergence, unit, width),
         table=table("First difference", (unit.capitalize(), "Pairs"), rows, numbers=(1,)),

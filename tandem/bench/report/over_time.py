@@ -154,7 +154,7 @@ def _series(verdict: Verdict, seen: Observations, spots: list[Spot]) -> Iterator
     for kind, spot in enumerate(spots):
         for arm, name in enumerate((seen.baseline, variant if variant in seen.arms else seen.variants[0])):
             there = chosen.at(seen, spot) & good & seen.of_arm(name)
-            yield _Series(words.clean(f"{spot.class_}, {name}"), there, arm, kind)
+            yield _Series(words.short(f"{spot.class_}, {name}"), there, arm, kind)
 
 
 def _window_s(at_s: Values) -> int:

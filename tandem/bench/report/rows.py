@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tandem.bench.judge.words import clean
+from tandem.bench.judge.words import short
 
 _SIGN = 7.0  # pixels of a character of 12 px, on average; a name that is wider is cut with an ellipsis
 _WIDER = 0.88  # vl-convert measures with narrower letters than some browsers have
@@ -75,7 +75,7 @@ def named(places: Layout, names: list[str]) -> list[dict[str, Any]]:
     """Return the layers of the rows' names."""
     at = places.above if places.narrow else 0.0
     return legible({
-        "data": {"values": [{"row": row + at, "name": clean(name)} for row, name in enumerate(names)]},
+        "data": {"values": [{"row": row + at, "name": short(name)} for row, name in enumerate(names)]},
         "mark": {"type": "text", "x": 0, "align": "left", "baseline": "middle", "limit": places.name * _WIDER,
                  "fontWeight": "bold" if places.narrow else "normal"},
         "encoding": {"y": {"field": "row", "type": "quantitative"}, "text": {"field": "name"}},

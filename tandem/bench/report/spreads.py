@@ -138,7 +138,7 @@ def _spec(drawn: _Drawn, width: int) -> Spec:
     axis = {"grid": True, "tickSize": 4, "labelExpr": "format(datum.value, ',')", **ticks,
             "title": f"{words.short_metric(drawn.metric)}, {words.unit(drawn.metric)}"}  # fmt: skip
     y = {"field": "row", "type": "quantitative", "axis": None, "scale": places.y(len(drawn.names))}
-    arms = [words.clean(name) for name in drawn.arms]
+    arms = [words.short(name) for name in drawn.arms]
     color = {
         "field": "arm", "type": "nominal", "legend": {"symbolType": "square", "columnPadding": 30},
         "scale": {"domain": arms, "range": [colors.arm(place) for place in range(len(arms))]},
@@ -173,7 +173,7 @@ def _values(box: _Box, drawn: _Drawn, places: Layout) -> dict[str, Any]:
     among = (box.arm - (len(drawn.arms) - 1) / 2) * _BOX / places.step
     names = ("p5", "p25", "p50", "p75", "p95")
     return {
-        "row": box.row + places.shift + among, "arm": words.clean(drawn.arms[box.arm]),
+        "row": box.row + places.shift + among, "arm": words.short(drawn.arms[box.arm]),
         "median": words.number(box.quantiles[2]), **dict(zip(names, box.quantiles, strict=True)),
     }  # fmt: skip
 
