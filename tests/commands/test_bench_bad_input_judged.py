@@ -269,6 +269,7 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
     "a round without end": (lambda run: run.rows[3].update(round=10**12), "records.jsonl:4", "$.round"),
     "a round below 0": (lambda run: run.rows[3].update(round=-5), "records.jsonl:4", "$.round"),
     "a slot that no number holds": (lambda run: run.rows[3].update(slot=2**64), "records.jsonl:4", "$.slot"),
+    "a repeat that no number holds": (lambda run: run.rows[3].update(repeat=2**64), "records.jsonl:4", "$.repeat"),
     "a time that is no number": (
         lambda run: run.spoil(lambda lines: lines.__setitem__(2, lines[2].replace(b'"end_s": 0.3', b'"end_s": NaN'))),
         "records.jsonl:3",

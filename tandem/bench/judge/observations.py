@@ -25,7 +25,7 @@ from tandem.bench.judge.form import CONTROL, Load
 from tandem.bench.manifest import Manifest
 from tandem.bench.quantiles import Values
 from tandem.bench.reading import Block, Form, Part, blocks
-from tandem.bench.record import NULL, Measured, Record, Torn, Unparsed
+from tandem.bench.record import NULL, Measured, Number, Record, Torn, Unparsed
 from tandem.bench.summary import RECORDS
 
 Digests = NDArray[np.uint64]
@@ -41,7 +41,7 @@ class _Seen(Unparsed, frozen=True, kw_only=True, gc=False):
 
     suite: str
     prompt_id: str
-    repeat: int = 0
+    repeat: Number = 0
     finish_reason: str | None = None
     text: str = ""
     reasoning: str | None = None
@@ -55,7 +55,7 @@ class _SeenWhole(Measured, frozen=True, kw_only=True, gc=False):
 
     suite: str
     prompt_id: str
-    repeat: int = 0
+    repeat: Number = 0
     finish_reason: str | None = None
     text: str = ""
     reasoning: str | None = None
