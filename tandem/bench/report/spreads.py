@@ -30,6 +30,7 @@ _BETWEEN = 14  # and of what parts rows
 _EDGE = 1.05  # beyond the ends of a logarithmic axis
 _MANY = 100.0  # largest over smallest from which on a phone has powers of ten alone
 _FAR = 30.0  # largest over smallest from which on the axis is logarithmic
+_DEEPEST = 1e9  # times the shortest that an axis reaches down to: a nanosecond beside a second
 
 
 class _Box(NamedTuple):
@@ -129,6 +130,7 @@ def _spec(drawn: _Drawn, width: int) -> Spec:
     ]
     low = min(box.quantiles[0] for box in drawn.boxes)
     high = max([*(box.quantiles[-1] for box in drawn.boxes), *(each["at"] for each in dots)])
+    low = max(low, high / _DEEPEST) if low > 0 else low
     x = {"type": "quantitative", "scale": _scale(low, high, places)}
     ticks = (
         {"values": _powers(low, high, few=places.narrow)}
