@@ -9,8 +9,8 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.judge.compare import compare as compared
-from tandem.bench.judge.compare_lines import lines
+from tandem.bench.compare.lines import lines
+from tandem.bench.compare.runs import compare as compared
 from tandem.bench.judge.form import MARGIN
 from tandem.commands.outcome import Exit, print_json
 

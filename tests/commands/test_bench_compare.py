@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 from measured import record, write_run
 
-from tandem.bench.judge import compare
+from tandem.bench.compare import runs as compare
 from tandem.bench.judge.form import Controls
 from tandem.bench.manifest import SuiteUsed
 from tandem.cli import main

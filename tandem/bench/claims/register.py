@@ -25,7 +25,7 @@ Asks = Literal[
     "best class", "cells", "over time", "pattern", "drafts", "windows of speculation", "cost", "equality", "steps",
     "declared", "set-up", "months", "image",
 ]  # fmt: skip
-"""How a claim is answered; each word has one function in tandem.bench.judge.claims."""
+"""How a claim is answered; each word has one function in tandem.bench.claims.answers."""
 
 Carries = Literal["any run", "direction", "the post's set-up"]
 """What a claim speaks of. `any run`: of speculation, so any pair of servers may answer it. `direction`: which way it

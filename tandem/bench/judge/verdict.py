@@ -14,17 +14,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from tandem.bench.claims.answers import answers
 from tandem.bench.fault import WorldError
 from tandem.bench.judge.acceptance import acceptance
 from tandem.bench.judge.cells import cells
-from tandem.bench.judge.claims import answers
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.cost import costs
-from tandem.bench.judge.equality import equality
 from tandem.bench.judge.form import FILE, MARGIN, Definition, Verdict
 from tandem.bench.judge.headline import headlines
 from tandem.bench.judge.observations import Observations
 from tandem.bench.manifest import Manifest, run_id
+from tandem.bench.output.equality import equality
 from tandem.bench.summary import RECORDS
 from tandem.metrics import metric
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.judge.matching import likeness
-from tandem.bench.judge.refused import refused
+from tandem.bench.output.matching import likeness
+from tandem.bench.output.refused import refused
 
 
 def held(*pairs: tuple[str | None, str | None], each: int = 1):

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from tandem.bench.compare.form import Difference
 from tandem.bench.fault import BenchError
-from tandem.bench.judge.compare_form import Difference
 from tandem.bench.judge.observations import Observations
 from tandem.bench.manifest import Arm, Manifest, run_id
 

@@ -16,11 +16,11 @@ from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
 from tandem.bench.fault import BenchError
-from tandem.bench.judge import divergence
-from tandem.bench.judge import equality as judge_equality
-from tandem.bench.judge.equality import equality
 from tandem.bench.judge.form import Bin, Equality
 from tandem.bench.judge.observations import observe
+from tandem.bench.output import divergence
+from tandem.bench.output import equality as judge_equality
+from tandem.bench.output.equality import equality
 
 ROOT = Path(__file__).parents[3]
 REAL = ROOT / "tests/benchmarks/real_run/ngram"

@@ -13,9 +13,9 @@ from scipy import special
 
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.judge.form import Share
-from tandem.bench.judge.matching import Matched
 from tandem.bench.judge.observations import UNKNOWN, Observations
-from tandem.bench.judge.shares import share
+from tandem.bench.output.matching import Matched
+from tandem.bench.output.shares import share
 
 BROKEN = ("empty", "garbage", "loop", "refusal")
 """Words of the content check that no limit explains (tandem.bench.suites.content)."""

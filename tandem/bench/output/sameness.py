@@ -12,13 +12,13 @@ from typing import Literal
 
 import numpy as np
 
-from tandem.bench.judge.divergence import MOST_READ, Parting
-from tandem.bench.judge.exchange import Excess
 from tandem.bench.judge.form import MARGIN, Ratio, Share
-from tandem.bench.judge.matching import Matched
 from tandem.bench.judge.observations import Observations
-from tandem.bench.judge.refused import Refused
 from tandem.bench.judge.words import number, percent
+from tandem.bench.output.divergence import MOST_READ, Parting
+from tandem.bench.output.exchange import Excess
+from tandem.bench.output.matching import Matched
+from tandem.bench.output.refused import Refused
 
 FEWEST_PROMPTS = 4
 """Fewer prompts, were all their pairs identical, would leave the interval of the share reaching below one half."""

@@ -18,9 +18,9 @@ import numpy as np
 from tandem.bench.columns import Whole
 from tandem.bench.fault import BenchError
 from tandem.bench.judge.form import Bin
-from tandem.bench.judge.matching import Matched
 from tandem.bench.judge.observations import Observations, Output, outputs
 from tandem.bench.judge.words import clean
+from tandem.bench.output.matching import Matched
 
 NEAR_TIE = 0.25
 """Two choices whose log-probabilities differ by less are nearly as likely: two steps of bfloat16 between 16 and 32,

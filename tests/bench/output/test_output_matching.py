@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from observed import Asked, observed
 
-from tandem.bench.judge.matching import likeness
+from tandem.bench.output.matching import likeness
 
 
 def pairs(*asked: Asked, first: str = "base", second: str = "spec"):

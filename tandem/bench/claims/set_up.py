@@ -5,9 +5,9 @@ Invariant: what the manifest does not know confirms nothing; what it knows to di
 
 from __future__ import annotations
 
+from tandem.bench.claims.case import Case, named
 from tandem.bench.claims.register import Claim
-from tandem.bench.judge.claim_case import Case, named
-from tandem.bench.judge.claim_said import Said
+from tandem.bench.claims.said import Said
 from tandem.bench.judge.observations import UNKNOWN
 from tandem.bench.manifest import Arm
 

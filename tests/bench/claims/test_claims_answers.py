@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from observed import Asked, observed, table, with_figures
 
+from tandem.bench.claims.answers import BY, answers
 from tandem.bench.claims.register import ASKS, register
-from tandem.bench.judge.claims import BY, answers
 from tandem.bench.judge.form import Acceptance, Cell, Controls, Equality, Load, MarkedRound, Ratio
 from tandem.bench.judge.observations import observe
 from tandem.bench.manifest import Speculation

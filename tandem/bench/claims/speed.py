@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from scipy import special
 
+from tandem.bench.claims.case import Case, Found, listed
 from tandem.bench.claims.register import Claim
-from tandem.bench.judge.claim_case import Case, Found, listed
-from tandem.bench.judge.claim_said import Said
+from tandem.bench.claims.said import Said
 from tandem.bench.judge.form import Ratio
 from tandem.bench.judge.interval import FEWEST_STARTS, LEVEL
 from tandem.bench.judge.words import load, number, times

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from tandem.bench.claims.case import ALL, Case, draft, listed, slug
 from tandem.bench.claims.register import Claim
-from tandem.bench.judge.claim_case import ALL, Case, draft, listed, slug
-from tandem.bench.judge.claim_said import Said
-from tandem.bench.judge.claim_speed import cells
+from tandem.bench.claims.said import Said
+from tandem.bench.claims.speed import cells
 from tandem.bench.judge.cost import work
 from tandem.bench.judge.form import Acceptance, Ratio
 from tandem.bench.judge.interval import estimate

@@ -17,10 +17,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from tandem.bench.columns import Mask, Whole
+from tandem.bench.compare.form import Comparison, Outputs, Row, Side
+from tandem.bench.compare.set_up import Shared, alike, differences, shared
 from tandem.bench.judge import survivors
 from tandem.bench.judge.cells import counted_rounds, holm
-from tandem.bench.judge.compare_form import Comparison, Outputs, Row, Side
-from tandem.bench.judge.compare_set_up import Shared, alike, differences, shared
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Controls, Load, Ratio, Share, Word
 from tandem.bench.judge.interval import LEVEL, Estimate, estimate

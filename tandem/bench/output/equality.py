@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.bench.judge.divergence import Encode, Parting, encoder, histogram, partings
-from tandem.bench.judge.exchange import Excess, Side, excess
 from tandem.bench.judge.form import Equality, EqualityOfClass, Example, Ratio, Share
 from tandem.bench.judge.interval import LEVEL, estimate
-from tandem.bench.judge.matching import Likeness, Matched, likeness, stratum
 from tandem.bench.judge.observations import Observations
-from tandem.bench.judge.refused import refused
-from tandem.bench.judge.sameness import Found, beside, result
-from tandem.bench.judge.shares import share
+from tandem.bench.output.divergence import Encode, Parting, encoder, histogram, partings
+from tandem.bench.output.exchange import Excess, Side, excess
+from tandem.bench.output.matching import Likeness, Matched, likeness, stratum
+from tandem.bench.output.refused import refused
+from tandem.bench.output.sameness import Found, beside, result
+from tandem.bench.output.shares import share
 
 EXAMPLES = 4
 

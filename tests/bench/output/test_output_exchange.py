@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tandem.bench.judge import exchange
-from tandem.bench.judge.exchange import Side, excess
+from tandem.bench.output import exchange
+from tandem.bench.output.exchange import Side, excess
 
 
 def side(*outputs: str) -> Side:

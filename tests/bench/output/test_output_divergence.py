@@ -13,10 +13,10 @@ from paired_outputs import TEXT, answered
 from recordings import recorded
 
 from tandem.bench.answer import read
-from tandem.bench.judge import divergence
-from tandem.bench.judge.divergence import Parting, first_difference, histogram, partings
 from tandem.bench.judge.form import Bin
-from tandem.bench.judge.matching import likeness
+from tandem.bench.output import divergence
+from tandem.bench.output.divergence import Parting, first_difference, histogram, partings
+from tandem.bench.output.matching import likeness
 
 
 def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **how: Any) -> Parting:
@@ -151,7 +151,7 @@ def test_the_log_probabilities_of_both_of_vllms_apis_are_understood(tmp_path, na
 
 
 def test_near_ties_of_a_run_are_counted(tmp_path):
-    from tandem.bench.judge.equality import equality  # noqa: PLC0415 - one test of the two together
+    from tandem.bench.output.equality import equality  # noqa: PLC0415 - one test of the two together
 
     def base(prompt: int, _: int) -> dict[str, Any]:
         return {"text": f"xa {prompt} {TEXT}", "logprobs": logprobs(0.1 if prompt < 3 else 0.9, name="a")}

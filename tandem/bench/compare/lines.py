@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
-from tandem.bench.judge.compare_form import Comparison, Difference, Row, Side
+from tandem.bench.compare.form import Comparison, Difference, Row, Side
 from tandem.bench.judge.words import ABSENT, clean, interval, load, number, percent, times
 
 WIDTH = 100

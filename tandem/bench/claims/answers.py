@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from tandem.bench.claims import set_up as claim_set_up
+from tandem.bench.claims import speed as claim_speed
+from tandem.bench.claims import work as claim_work
+from tandem.bench.claims.case import Case, llmperf
 from tandem.bench.claims.register import Claim, Register, register
-from tandem.bench.judge import claim_set_up, claim_speed, claim_work
+from tandem.bench.claims.said import Said
 from tandem.bench.judge.cells import counted_rounds
-from tandem.bench.judge.claim_case import Case, llmperf
-from tandem.bench.judge.claim_said import Said
 from tandem.bench.judge.form import Acceptance, Answer, Cell, Controls, Equality
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.pairs import Grouped

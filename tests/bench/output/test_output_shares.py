@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tandem.bench.judge.shares import effective, share
+from tandem.bench.output.shares import effective, share
 
 
 def hits(*by_prompt: str) -> tuple[np.ndarray, np.ndarray]:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed
 
+from tandem.bench.compare import runs as module
+from tandem.bench.compare.lines import WIDTH, lines
+from tandem.bench.compare.runs import compared
 from tandem.bench.fault import BenchError
-from tandem.bench.judge import compare as module
-from tandem.bench.judge.compare import compared
-from tandem.bench.judge.compare_lines import WIDTH, lines
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Controls, Floor, Load, MarkedRound, Ratio
 from tandem.bench.manifest import SuiteUsed
