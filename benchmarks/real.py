@@ -287,8 +287,8 @@ def _verdict(said: list[str]) -> str:
     if said:
         return "**Streams and counters contradict each other:** " + "; ".join(said) + "."
     return (
-        "In every request the accepted tokens by the stream, less the steps that came joined in one chunk, and by the "
-        "server's counter agree within the window; no "
+        "In every turn the accepted tokens by the stream, less the steps that came joined in one chunk, and by the "
+        "server's counter agree within the window of each request; no "
         "request failed, no token came from a prefix cache, and the arm without speculation counted no draft."
     )
 

@@ -2,7 +2,7 @@
 
 Invariant: everything is recomputed from the folder of a run (records and scrapes); nothing here asks a server.
 
-A turn of the run is one request, so the counters' change over a turn is that request's own.
+A turn of the run is one to three requests, one at a time, so the counters' change over a turn is theirs alone.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class Seen:
         bursts: chunks that held tokens, by running usage.
         accepted: tokens less bursts.
         accepted_counted: the server's counter; None without speculation.
-        accepted_off: the largest difference of the two in one turn, per request of it.
+        accepted_off: the largest difference of the two in one turn.
         steps: bursts after each answer's first.
         steps_counted: engine steps after each answer's first, by the server.
         drafts, drafted: steps that had a draft, and its tokens, by the server.
@@ -248,12 +248,14 @@ def contradictions(run: Run) -> list[str]:
     said = [f"{run.failed} requests failed"] if run.failed else []
     for turn in run.turns:
         window, joined = run.windows[turn.arm], steps_joined(turn)
+        most = window * len(turn.records)  # the server may cut what it accepted past the end of each answer
         difference = off(turn) - joined  # a step that came in the next one's chunk looks like one accepted token
         who = f"{turn.arm}, {turn.records[0].request_id}"
-        if not -window <= difference <= window:
+        if not -most <= difference <= most:
             said.append(
                 f"{who}: {difference:+d} accepted tokens by the stream beside the counter's, more than the window of "
-                f"{window}; {joined} steps that were joined with another in one chunk are not in it"
+                f"{window} for each of {len(turn.records)} requests; {joined} steps that were joined with another in "
+                "one chunk are not in it"
             )
         if turn.change.counts.get("prefix_cache_hits"):
             said.append(f"{who}: the server took part of the prompt from its prefix cache, so its TTFT is no prefill")
@@ -294,7 +296,7 @@ def counters_table(run: Run) -> list[str]:
     lines = [
         (
             "| arm | class | tokens per burst: from chunks, by running usage | accepted: streams, counter "
-            "| most off in a request | steps: streams, counter | acceptance length by counters "
+            "| most off in a turn | steps: streams, counter | acceptance length by counters "
             "| mean TPOT ms: Tandem, server | off | mean TTFT ms: Tandem, server |"
         ),
         "|---|---|---|---|---|---|---|---|---|---|",
