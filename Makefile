@@ -81,6 +81,7 @@ docs: setup ## write the generated references
 	$(BIN)/python -m tandem.spec.reference
 	$(BIN)/python -m tandem.rules.doc
 	$(BIN)/python -m tandem.ops.people.doc
+	$(BIN)/python -m tandem.bench.judge.reference
 
 look: setup ## the dashboard's page and the verdict's report in a real browser: build/look; needs chromium
 	@mkdir -p build/look
