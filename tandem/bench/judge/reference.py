@@ -34,7 +34,7 @@ What they mean: [bench.md](bench.md#the-verdict).
 
 def page() -> str:
     """Return the page."""
-    ordered = [form.Verdict, *(kind for kind in _kinds() if kind is not form.Verdict)]
+    ordered: list[type[msgspec.Struct]] = [form.Verdict, *(kind for kind in _kinds() if kind is not form.Verdict)]
     return "\n".join([_HEAD, *(line for kind in ordered for line in _section(kind))])
 
 
