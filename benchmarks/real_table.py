@@ -212,10 +212,8 @@ def accepted(record: Record) -> int:
 
 
 def off(turn: Turn) -> int:
-    """Accepted tokens by the stream less those by the counter, per request; the counter of a server without it is 0."""
-    by_stream = sum(map(accepted, turn.records))
-    difference = by_stream - turn.change.counts.get("accepted_tokens", 0.0)
-    return round(difference / len(turn.records))
+    """Accepted tokens of a turn by the stream less those by the counter; the counter of a server without it is 0."""
+    return round(sum(map(accepted, turn.records)) - turn.change.counts.get("accepted_tokens", 0.0))
 
 
 def steps_joined(turn: Turn) -> int:
