@@ -77,7 +77,7 @@ def _watching(inputs: Inputs) -> Iterator[str]:
         yield from watching.cost_lines(name, asked, _limit(inputs, name))
         sentences = watching.unwatched(inputs.workspace, name)
         if sentences:
-            yield watching.unwatched_line(name, sentences)
+            yield watching.unwatched_text(name, sentences)
 
 
 def _limit(inputs: Inputs, name: str) -> float:

@@ -5,6 +5,7 @@ Invariant: what is said of an environment here is said of one that broke no rule
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from tandem.watch.scope import Scope, Traffic, Watching
 LIMIT = "observability.monthly_limit_usd"
 SHOWN_USD = 0.005  # a row below half a cent is in the total alone
 UNVERIFIED = "?"
+_WIDTH = 100
 
 
 def scope(environment: Environment, experiments: Iterable[Experiment]) -> Scope:
@@ -75,10 +77,11 @@ def unwatched(workspace: Workspace, name: str) -> tuple[str, ...]:
     return alarms.unwatched(scope(environment, [each for each in hosted if each])) if environment else ()
 
 
-def unwatched_line(name: str, sentences: Sequence[str]) -> str:
-    """Return what `tandem check` prints of it, in one line; the reasons are in `--json`."""
+def unwatched_text(name: str, sentences: Sequence[str]) -> str:
+    """Return what `tandem check` prints of it, within a screen; the reasons are in `--json`."""
     short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in sentences)
-    return f"{name}: beyond its alarms: {short} (why: --json)"
+    said = f"{name}: beyond its alarms: {short} (why: --json)"
+    return textwrap.fill(said, _WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
 def over_limit(workspace: Workspace, found: Mapping[str, Cost]) -> Iterator[Fault]:
