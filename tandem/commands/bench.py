@@ -151,7 +151,8 @@ def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
     """
     code = Exit.DONE
     if outcome.begun and (folder / "records.jsonl").exists() and not (outcome.fault and chosen.as_json):
-        code = _report(folder, None, chosen)
+        figures_alone = outcome.reason == "interrupted"  # who has interrupted waits for no verdict; `report` gives it
+        code = _report(folder, argparse.Namespace(figures=True) if figures_alone else None, chosen)
     if outcome.reason == "interrupted":
         if outcome.begun:
             print(f"interrupted; go on with: the same flags and --resume {folder}", file=sys.stderr)

@@ -50,3 +50,13 @@ def fleet(undeployed: Fleet) -> Fleet:
     undeployed.deploy()
     undeployed.looked()
     return undeployed
+
+
+@pytest.fixture
+def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
+    from tandem.bench.report import Written  # noqa: PLC0415 - the chart library, for these tests alone
+
+    monkeypatch.setattr(
+        "tandem.bench.report.write", lambda _, __, folder: Written(html=folder / "report.html", charts=())
+    )

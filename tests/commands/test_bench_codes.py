@@ -9,7 +9,6 @@ import pytest
 from bench_cli import Pair, Schedule, records
 
 from tandem.bench.judge import conditions
-from tandem.bench.report import Written
 from tandem.cli import main
 
 pytestmark = pytest.mark.xdist_group("bench-codes")  # its servers and runs are made once
@@ -20,9 +19,8 @@ NO_USAGE = '#schedule {"fault": "no_usage"}'
 
 
 @pytest.fixture(autouse=True)
-def _of_requests_alone(monkeypatch):
-    """No page, which takes seconds to draw, and no code 4 because all tests at once keep this machine busy."""
-    monkeypatch.setattr("tandem.bench.report.write", lambda _, __, folder: Written(html=folder, charts=()))
+def _of_requests_alone(monkeypatch, no_page):  # noqa: ARG001 - it only has to be there
+    """No code 4 because all tests at once keep this machine busy."""
     monkeypatch.setattr(conditions, "LEAST_S", math.inf)
 
 

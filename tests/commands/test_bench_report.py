@@ -13,7 +13,6 @@ from measured import write_run as write_any
 
 from tandem.bench.manifest import Ended
 from tandem.bench.record import Record
-from tandem.bench.report import Written
 from tandem.cli import main
 
 WORDS = [f"p{number}" for number in range(12)]
@@ -44,14 +43,6 @@ def write_pair(folder: Path, factor: float = 2.0, control: float = 1.0, classes:
 @pytest.fixture
 def judged(tmp_path: Path) -> Path:
     return write_pair(tmp_path / "run")
-
-
-@pytest.fixture
-def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
-    monkeypatch.setattr(
-        "tandem.bench.report.write", lambda _, __, folder: Written(html=folder / "report.html", charts=())
-    )
 
 
 def test_a_run_is_reported_as_a_table_and_its_summary_is_written(

@@ -38,6 +38,7 @@ def test_an_exit_code_of_no_meaning_here_says_that_the_world_failed(then) -> Non
     assert then(sys.executable, "-c", "import sys; sys.exit(77)") == 3
 
 
+@pytest.mark.proof
 def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capfd) -> None:
     run = tmp_path / "run"
     assert then(

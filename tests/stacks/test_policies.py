@@ -36,6 +36,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
     return [plugin for plugin in kept if plugin["violations"] or plugin["pluginName"] != "Construct Annotations"]
 
 
+@pytest.mark.proof
 def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
     distinct = [environment("post-us-east-2"), *(variants()[name] for name in DISTINCT)]
 

@@ -181,6 +181,7 @@ def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, 
     assert '"/images/tandem/requirements.txt": not found' in stack.reasons
 
 
+@pytest.mark.proof
 def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, gone) -> None:
     def elsewhere(resources: Any) -> None:
         project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
@@ -192,6 +193,7 @@ def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, gone) -> N
     assert "phase DOWNLOAD_SOURCE of the build ended FAILED (NoSuchKey" in stack.reasons
 
 
+@pytest.mark.proof
 def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, gone) -> None:
     def renamed(resources: Any) -> None:
         project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
@@ -215,6 +217,7 @@ def test_a_function_that_may_not_ask_says_so(deploy_image, gone) -> None:
     assert "the function's log: group" in stack.reasons
 
 
+@pytest.mark.proof
 @pytest.mark.usefixtures("assembly")
 def test_the_image_of_an_unchanged_source_is_not_built_again(endpoint, deploy_image, gone) -> None:
     stack = deploy_image(WHOLE)

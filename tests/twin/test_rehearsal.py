@@ -67,6 +67,7 @@ def test_the_app_is_bootstrapped_deployed_and_held():
     }  # fmt: skip
 
 
+@pytest.mark.proof
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
 def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
@@ -84,6 +85,7 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
     assert len(steps) == 10
 
 
+@pytest.mark.proof
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
 def test_a_renewal_that_touches_another_stack_fails(play):
@@ -94,6 +96,7 @@ def test_a_renewal_that_touches_another_stack_fails(play):
         leaky.renew()
 
 
+@pytest.mark.proof
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
 def test_stacks_that_anybody_may_destroy_fail(play):
