@@ -282,7 +282,7 @@ def test_a_write_that_stops_half_way_leaves_whole_records_only(tmp_path: Path) -
     path = tmp_path / "records.jsonl"
 
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(path)], capture_output=True, text=True, check=True,
+        [sys.executable, "-B", "-c", LIMITED, str(path)], capture_output=True, text=True, check=True,
         env={"PYTHONPATH": f"{Path(__file__).parent}:{Path.cwd()}"},
     )  # fmt: skip
 
