@@ -60,7 +60,10 @@ def test_a_full_disk_is_told_with_the_file_and_leaves_none(store, aws, small_dis
     store.client.put_object(Bucket=store.bucket, Key="k", Body=body)
 
     done = subprocess.run(
-        [sys.executable, "-B", "-c", RECEIVE, store.bucket, str(folder / "w"), str(size), hashlib.sha256(body).hexdigest()],
+        [
+            sys.executable, "-B", "-c", RECEIVE, store.bucket, str(folder / "w"), str(size),
+            hashlib.sha256(body).hexdigest(),
+        ],
         cwd=ROOT, env={"PATH": os.environ["PATH"], **aws}, capture_output=True, text=True, check=False,
         preexec_fn=limit,
     )  # fmt: skip
@@ -76,7 +79,10 @@ def test_what_fits_is_received(store, aws, small_disk):
     store.client.put_object(Bucket=store.bucket, Key="k", Body=body)
 
     done = subprocess.run(
-        [sys.executable, "-B", "-c", RECEIVE, store.bucket, str(folder / "w"), str(MIB), hashlib.sha256(body).hexdigest()],
+        [
+            sys.executable, "-B", "-c", RECEIVE, store.bucket, str(folder / "w"), str(MIB),
+            hashlib.sha256(body).hexdigest(),
+        ],
         cwd=ROOT, env={"PATH": os.environ["PATH"], **aws}, capture_output=True, text=True, check=False,
         preexec_fn=limit,
     )  # fmt: skip

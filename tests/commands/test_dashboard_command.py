@@ -244,7 +244,8 @@ def test_a_full_disk_is_told_and_leaves_the_page_of_before(tmp_path: Path) -> No
     out.write_text("before")
 
     done = subprocess.run(
-        [sys.executable, "-B", "-m", "tandem", *command(RUN, out)], cwd=ROOT, capture_output=True, text=True, check=False,
+        [sys.executable, "-B", "-m", "tandem", *command(RUN, out)],
+        cwd=ROOT, capture_output=True, text=True, check=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
     )  # fmt: skip
 
