@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -60,6 +61,14 @@ class Stop:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._asked.wait()
+
+    async def sleep_until(self, at_s: float) -> None:
+        """Sleep until a moment of the monotonic clock and never less, or return at once when the run is asked to end.
+
+        uvloop rounds what it waits to whole milliseconds, so a timer may ring half a millisecond early.
+        """
+        while not self.asked and (left_s := at_s - time.monotonic()) > 0:
+            await self.sleep(left_s)
 
 
 @contextlib.contextmanager

@@ -107,7 +107,7 @@ class Loops:
         async with asyncio.TaskGroup() as group:
             for worker, item in enumerate(items):
                 due_s = began + offsets[item.index]
-                await self.stop.sleep(due_s - time.monotonic())
+                await self.stop.sleep_until(due_s)
                 if self.stop.asked:
                     return
                 group.create_task(one(worker, item, due_s))

@@ -1,0 +1,35 @@
+"""Waiting within a run: as long as asked, or until the run is asked to end."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import uvloop
+
+from tandem.bench.interrupt import Stop
+
+ODD_S = 0.0013  # uvloop's timers are of whole milliseconds
+
+
+def test_nothing_wakes_before_its_moment() -> None:
+    async def early() -> list[float]:
+        stop, began = Stop(), time.monotonic()
+        moments = [began + ODD_S * number for number in range(1, 40)]
+        left = []
+        for moment in moments:
+            await stop.sleep_until(moment)
+            left.append(moment - time.monotonic())
+        return left
+
+    assert max(uvloop.run(early())) <= 0
+
+
+def test_a_run_that_is_asked_to_end_waits_for_no_moment() -> None:
+    async def waited_s() -> float:
+        stop, began = Stop(), time.monotonic()
+        asyncio.get_running_loop().call_later(0.01, stop.ask, "interrupted")
+        await stop.sleep_until(began + 60)
+        return time.monotonic() - began
+
+    assert uvloop.run(waited_s()) < 30
