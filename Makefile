@@ -6,6 +6,7 @@ ENV ?= post-us-east-2
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 export CDK_DISABLE_CLI_TELEMETRY := true
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the same modules
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 

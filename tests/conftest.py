@@ -5,6 +5,7 @@ What is dear to make is made in one of the processes that pytest starts: the tes
 
 from __future__ import annotations
 
+import gc
 import shutil
 import sys
 from pathlib import Path
@@ -28,6 +29,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             group = group_of(item)
             if group:
                 item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_finish() -> None:
+    """Keep what collecting made out of every garbage collection: it lives as long as the tests do."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Collect once; pytest's own five collections after it then have little to look at."""
+    gc.collect()
+    gc.freeze()
 
 
 def group_of(item: pytest.Function) -> str:
