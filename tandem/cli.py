@@ -74,7 +74,7 @@ _COMMANDS = {
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
-    options = _parser(next((word for word in words if not word.startswith("-")), None)).parse_args(words)
+    options = _parser(next((word for word in words if not word.startswith("-")), "")).parse_args(words)
     try:
         return int(_run(options))
     except SpecError as error:
@@ -106,7 +106,7 @@ def _module(name: str) -> ModuleType:
 
 
 def _parser(asked: str | None = None) -> argparse.ArgumentParser:
-    """Return the parser; where a command is asked, with the flags of that one alone."""
+    """Return the parser with the flags of the command that is asked alone, of none for the empty word; None: of all."""
     parser = argparse.ArgumentParser(
         prog="tandem", description="from environment and experiment files to stacks and manifests", epilog=EPILOG
     )

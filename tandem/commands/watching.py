@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any
 
-from tandem.bench.suites.suite import load
+from tandem.bench.suites.suite import Suite, load
 from tandem.metrics import EVERY
 from tandem.spec.document import Document
 from tandem.spec.environment import Environment
@@ -45,11 +46,17 @@ def _traffic(experiment: Experiment) -> Traffic:
 
     It has series of its own then, which the dashboards' variables do not offer.
     """
-    suites = [load(name) for name in experiment.suites]
+    suites = [_suite(name) for name in experiment.suites]
     return Traffic(
         suites={suite.name: suite.classes for suite in suites},
         concurrencies=tuple(sorted({streams for suite in suites for streams in suite.defaults.concurrency})),
     )
+
+
+@cache
+def _suite(name: str) -> Suite:
+    """Read one of the built-in suites, which are all that an experiment may name, once for all that ask it."""
+    return load(name)
 
 
 def costs(workspace: Workspace, faults: Iterable[Fault]) -> dict[str, Cost]:
