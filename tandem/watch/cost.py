@@ -98,11 +98,12 @@ def cost(scope: Scope, prices: WatchPrices | None = None) -> Cost:
     """
     asked = prices or catalogue().watch_prices
     hours = fleet_hours(scope.environment)
-    parts = tuple(_parts(scope, asked, hours))
+    pictures = tuple(_pictures(scope, asked))  # whatever the hours; they are dear to draw
+    parts = tuple(_parts(scope, asked, hours, pictures))
     return Cost(
         parts=parts,
         hours=hours,
-        whole_month_usd=sum(part.usd for part in _parts(scope, asked, HOURS_OF_A_MONTH)),
+        whole_month_usd=sum(part.usd for part in _parts(scope, asked, HOURS_OF_A_MONTH, pictures)),
         region=asked.region,
         unverified=tuple(part.name for part in parts if asked.unverified(part.price)),
     )
@@ -130,8 +131,8 @@ def _series_of(variant: Variant, traffic: Traffic) -> int:
     return len(in_cells) * cells + len(names & set(ALL_LOADS))
 
 
-def _parts(scope: Scope, prices: WatchPrices, hours: float) -> Iterator[Part]:
-    yield from (*_metrics(scope, prices, hours), *_pictures(scope, prices), *_logs(scope, prices, hours))
+def _parts(scope: Scope, prices: WatchPrices, hours: float, pictures: Iterable[Part]) -> Iterator[Part]:
+    yield from (*_metrics(scope, prices, hours), *pictures, *_logs(scope, prices, hours))
     series = sum(bench_series(watching) for watching in scope.experiments)
     yield _part(
         prices, "requests of the publisher", "put_requests_thousand", series * 60 * hours / DATA_PER_REQUEST / 1000,
