@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tandem.bench.fault import BenchError
     from tandem.bench.run import Outcome
     from tandem.bench.settings import Settings
+    from tandem.commands.publish import Publishing
 
 DEFAULT_SUITES = ("real",)
 DEFAULT_CONTROLS = 1
@@ -123,16 +124,23 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
     import uvloop  # noqa: PLC0415 - this verb alone needs an event loop
 
     from tandem.bench.run import Run  # noqa: PLC0415 - aiohttp, numpy
-    from tandem.commands.publish import publishing  # noqa: PLC0415 - the rules of an environment
 
     settings = _settings(chosen, options)
     folder = options.resume or options.out
     _room_for_sockets(len(settings.arms) * max((*(settings.concurrency or ()), LEAST_SOCKETS)))
-    sent = publishing(chosen, options, settings, folder)
+    sent = _publishing(chosen, options, settings, folder)
     run = Run(settings=settings, folder=folder, resume=options.resume is not None, on_round=sent)
     outcome = uvloop.run(run.run())
     unsent = sent.ended() if sent else Exit.DONE
     return max(_ended(outcome, folder, chosen), unsent)
+
+
+def _publishing(chosen: Selection, options: argparse.Namespace, settings: Settings, folder: Path) -> Publishing | None:
+    if options.publish is None:
+        return None
+    from tandem.commands.publish import publishing  # noqa: PLC0415 - the rules of an environment
+
+    return publishing(chosen, options, settings, folder)
 
 
 def _room_for_sockets(wanted: int) -> None:

@@ -258,8 +258,8 @@ class Publishing:
         return Exit.DONE if self._report.whole else Exit.WORLD_FAILED
 
 
-def publishing(chosen: Selection, options: argparse.Namespace, run: Ran, folder: Path) -> Publishing | None:
-    """Return what publishes a run that is about to begin; None without --publish.
+def publishing(chosen: Selection, options: argparse.Namespace, run: Ran, folder: Path) -> Publishing:
+    """Return what publishes a run that is about to begin, with --publish.
 
     Args:
         chosen: the folders of declared files.
@@ -271,8 +271,6 @@ def publishing(chosen: Selection, options: argparse.Namespace, run: Ran, folder:
         SpecError: a declared file is refused.
         BenchError: no environment is named, or the arms are no variants of an experiment that it hosts.
     """
-    if options.publish is None:
-        return None
     environment = options.publish or options.env
     if environment is None:
         raise refused("no environment is named", "--publish", "name it: --publish ENV --experiment NAME")
