@@ -9,13 +9,15 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "bench"))
 
+import pytest  # noqa: E402
 from independent_server import MODEL, Schedule, Server  # noqa: E402
 from planned import suite_file  # noqa: E402
 
@@ -67,6 +69,18 @@ def start(flags: list[str], **how: Any) -> subprocess.Popen[str]:
         [sys.executable, "-B", "-m", "tandem", *flags], cwd=ROOT, env={"PATH": os.environ["PATH"]},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how,
     )  # fmt: skip
+
+
+@contextmanager
+def without_page() -> Iterator[None]:
+    """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
+    from tandem.bench.report import Written  # noqa: PLC0415 - the chart library, for these tests alone
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            "tandem.bench.report.write", lambda _, __, folder: Written(html=folder / "report.html", charts=())
+        )
+        yield
 
 
 def wait(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:

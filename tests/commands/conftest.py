@@ -12,6 +12,7 @@ from botocore.loaders import Loader
 sys.path.insert(0, str(Path(__file__).parent.parent / "artifacts"))
 
 from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
+from bench_cli import without_page
 from fleet_world import Fleet, write_environment
 
 from tandem.twin.aws import fleet as knobs
@@ -53,10 +54,7 @@ def fleet(undeployed: Fleet) -> Fleet:
 
 
 @pytest.fixture
-def no_page(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
-    from tandem.bench.report import Written  # noqa: PLC0415 - the chart library, for these tests alone
-
-    monkeypatch.setattr(
-        "tandem.bench.report.write", lambda _, __, folder: Written(html=folder / "report.html", charts=())
-    )
+def no_page() -> Iterator[None]:
+    """Leave the page of a run out, in what this test measures."""
+    with without_page():
+        yield

@@ -6,7 +6,7 @@ import json
 import math
 
 import pytest
-from bench_cli import Pair, Schedule, records
+from bench_cli import Pair, Schedule, records, without_page
 
 from tandem.bench.judge import conditions
 from tandem.cli import main
@@ -35,7 +35,8 @@ def pair():
 def finished(pair, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     flags = pair.flags(folder, {"code": ["a", "b"]}, "--placement", "a=first-half", "b=second-half")
-    assert main([*flags, "--out", str(folder / "out")]) == 0
+    with without_page():
+        assert main([*flags, "--out", str(folder / "out")]) == 0
     return folder / "out"
 
 

@@ -9,17 +9,26 @@ import resource
 import signal
 
 import pytest
-from bench_cli import Pair, Schedule, records, start, wait
+from bench_cli import Pair, Schedule, records, start, wait, without_page
 
 from tandem.cli import main
 
-pytestmark = pytest.mark.xdist_group("bench-stops")  # its servers and runs are made once
+pytestmark = [
+    pytest.mark.xdist_group("bench-stops"),  # its servers and runs are made once
+    pytest.mark.usefixtures("pageless"),
+]
 TEXTS = {"code": [f"say {number}" for number in range(30)], "chat": [f"tell {number}" for number in range(6)]}
 PLANNED = 2 * 36
 
 
 @pytest.fixture(scope="module")
-def pair():
+def pageless():
+    with without_page():
+        yield
+
+
+@pytest.fixture(scope="module")
+def pair(pageless):  # noqa: ARG001 - runs of every scope are without their page
     made = Pair(Schedule(ttft_ms=15, step_ms=2, tokens=4))
     yield made
     made.end()
