@@ -66,12 +66,12 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, measure 
 test: setup ## style, types and every test
 	$(BIN)/ruff check
 	@mkdir -p build; $(BIN)/mypy > build/mypy.log 2>&1 & types=$$!; echo "$(BIN)/mypy (beside the tests)"; \
-	$(BIN)/pytest -n 3 --dist loadgroup; tests=$$?; \
+	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder; tests=$$?; \
 	wait $$types; types=$$?; cat build/mypy.log; exit $$((tests ? tests : types))
 
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' proofs
-	$(BIN)/pytest -n 2 --dist loadgroup -m proof tests
+	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests
 
 lint: setup ## style, format and types
 	$(BIN)/ruff check

@@ -23,12 +23,27 @@ DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}  # seconds of Node
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep together what shares a dear fixture."""
+    """Keep together what shares a dear fixture or a module, and let begin first what would be waited for at the end.
+
+    One group per test would do, but for pytest-xdist, which looks at each group of a process whenever a test ends.
+    """
     for item in items:
         if isinstance(item, pytest.Function) and not any(item.iter_markers("xdist_group")):
-            group = group_of(item)
-            if group:
-                item.add_marker(pytest.mark.xdist_group(group))
+            item.add_marker(pytest.mark.xdist_group(group_of(item)))
+    items.sort(key=last)
+
+
+def group_of(item: pytest.Function) -> str:
+    """Return the group of a test: of a dear fixture, else its module's."""
+    return next((DEAR[name] for name in item.fixturenames if name in DEAR), item.path.stem)
+
+
+def last(item: pytest.Item) -> int:
+    """Return how late a test begins: Node first, then what shares or writes something, last what only computes."""
+    if not isinstance(item, pytest.Function) or not DEAR.keys().isdisjoint(item.fixturenames):
+        return 0
+    scopes = {found[-1].scope for found in item._fixtureinfo.name2fixturedefs.values()}
+    return 1 if scopes - {"function"} else 2  # tmp_path is of the session's folder
 
 
 def pytest_collection_finish() -> None:
@@ -42,13 +57,6 @@ def pytest_sessionfinish() -> None:
     """Collect once; pytest's own five collections after it then have little to look at."""
     gc.collect()
     gc.freeze()
-
-
-def group_of(item: pytest.Function) -> str:
-    """Return the group of a test: of a dear fixture, else its module's if it takes a fixture of module scope."""
-    dear = next((DEAR[name] for name in item.fixturenames if name in DEAR), "")
-    scopes = {found[-1].scope for found in item._fixtureinfo.name2fixturedefs.values()}
-    return dear or (item.path.stem if "module" in scopes else "")
 
 
 @pytest.fixture
