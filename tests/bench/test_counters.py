@@ -173,6 +173,12 @@ def test_the_counters_of_several_engines_are_added() -> None:
     assert parse(V1_LIVE + second)["accepted_at_2"] == 160.0
 
 
+def test_a_counter_that_lacks_its_suffix_is_read_as_the_library_reads_it() -> None:
+    page = V1_LIVE.replace("_total", "")
+
+    assert parse(page) == parse(V1_LIVE)
+
+
 def test_values_that_are_no_number_are_left_out() -> None:
     assert parse('vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n') == {"running": 1.0}
 
