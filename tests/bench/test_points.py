@@ -137,7 +137,10 @@ def drawn_scrapes(drawn: random.Random, **turn: Any) -> Iterator[Scrape]:
         yield Scrape(at_s=1000.0, when=when, counters=counters, **turn)
 
 
-@pytest.mark.parametrize("seed", range(12))
+SEEDS = [pytest.param(seed, marks=[] if seed in {0, 1, 6, 11} else [pytest.mark.proof]) for seed in range(12)]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path: Path, seed: int) -> None:
     assert_like_the_summary(drawn_folder(tmp_path, seed))
 

@@ -43,7 +43,12 @@ def finite(results: tuple[Result, ...]) -> bool:
     return all(math.isfinite(value) for result in results for _, value in result.points)
 
 
-@pytest.mark.parametrize("seed", range(8))
+def seeds(number: int) -> list[object]:
+    """So many draws; the first one is made by every run of the tests, all of them by `make proof`."""
+    return [pytest.param(seed, marks=[pytest.mark.proof] if seed else []) for seed in range(number)]
+
+
+@pytest.mark.parametrize("seed", seeds(8))
 def test_random_expressions_are_evaluated_or_refused(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable
     for _ in range(1500):
@@ -52,7 +57,7 @@ def test_random_expressions_are_evaluated_or_refused(seed: int) -> None:
             assert finite(evaluated(text))
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_random_queries_are_searched_or_refused(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable
     for _ in range(1500):

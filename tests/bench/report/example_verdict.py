@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from scipy import stats
+from scipy import special
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
@@ -91,7 +91,9 @@ def _cell(seen: Observations, there: Any, variant: str, name: str, margin: float
         return None
     base, measured = (np.array([one[prompt] for prompt in both]) for one in arms)
     logs = np.log(base / measured) * (-1 if metric(name).better == "higher" else 1)
-    half = float(stats.t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / math.sqrt(len(logs))) if len(both) > 2 else 0.0
+    half = (
+        float(special.stdtrit(len(logs) - 1, 0.975) * logs.std(ddof=1) / math.sqrt(len(logs))) if len(both) > 2 else 0.0
+    )
     low, value, high = (math.exp(float(logs.mean()) + side * half) for side in (-1, 0, 1))
     inside = 1 / (1 + margin) < low and high < 1 + margin
     word = "no evidence"
