@@ -10,10 +10,12 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lone_twin import lone
 
 from tandem.cli import main
 from tandem.twin.server.knobs import read_knobs
@@ -37,11 +39,11 @@ def gone(urls: list[str]) -> bool:
     return not any(status(url) for url in urls)
 
 
-@pytest.fixture
-def command(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+@contextmanager
+def command(*flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The running command and what it printed until it was ready."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tandem", "twin", "--experiment", "post", "--log", str(tmp_path / "logs")],
+        [sys.executable, "-m", "tandem", "twin", *flags],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
     )  # fmt: skip
     assert process.stdout is not None
@@ -53,8 +55,20 @@ def command(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]
     process.communicate()
 
 
-def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(command, tmp_path):
-    process, lines = command
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    with command("--experiment", "post", "--log", str(tmp_path / "logs")) as running:
+        yield running
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    with command(*lone(tmp_path)) as running:
+        yield running
+
+
+def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(pair, tmp_path):
+    process, lines = pair
     told = dict(line.split()[:2] for line in lines[:-1])
 
     assert list(told) == ["qwen-vllm", "qwen-sd-vllm"]
@@ -66,8 +80,8 @@ def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(co
     assert gone(list(told.values()))
 
 
-def test_the_servers_end_when_the_command_is_killed(command):
-    process, lines = command
+def test_its_server_ends_when_the_command_is_killed(alone):
+    process, lines = alone
     process.kill()
 
     assert gone([line.split()[1] for line in lines[:-1]])

@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from lone_twin import lone
 
 from tandem.cli import main
 
@@ -20,22 +21,32 @@ def then(monkeypatch, tmp_path):
     return run
 
 
+@pytest.fixture
+def alone(tmp_path):
+    """The same of one server."""
+    flags = lone(tmp_path)
+
+    def run(*command: str) -> int:
+        return main(["twin", *flags, "--log", str(tmp_path / "logs"), "--", *command])
+
+    return run
+
+
 def test_a_command_is_given_the_address_of_a_server_that_is_ready(then, capfd) -> None:
     assert then(sys.executable, "-c", ASK, "{qwen-sd-vllm}", "{other}") == 0
     assert capfd.readouterr().out.splitlines()[-1] == "200 {other}"
 
 
-def test_the_twin_ends_with_the_commands_own_exit_code_and_its_servers(then, tmp_path) -> None:
+def test_the_twin_ends_with_the_commands_own_exit_code_and_its_servers(alone, tmp_path) -> None:
     note = tmp_path / "url"
-    code = then(sys.executable, "-c", f"import sys; open({str(note)!r}, 'w').write(sys.argv[1]); sys.exit(4)",
-                "{qwen-vllm}")  # fmt: skip
+    code = alone("sh", "-c", f'printf %s "$1" > {note}; exit 4', "sh", "{qwen-vllm}")
 
     assert code == 4
     assert main(["bench", "run", "--baseline", note.read_text(), "--model", "m", "--out", str(tmp_path / "run")]) == 3
 
 
-def test_an_exit_code_of_no_meaning_here_says_that_the_world_failed(then) -> None:
-    assert then(sys.executable, "-c", "import sys; sys.exit(77)") == 3
+def test_an_exit_code_of_no_meaning_here_says_that_the_world_failed(alone) -> None:
+    assert alone("sh", "-c", "exit 77") == 3
 
 
 @pytest.mark.proof
