@@ -191,7 +191,8 @@ def read(folder: Path) -> Manifest:
     """Read the manifest of `folder`.
 
     Raises:
-        BenchError: there is none, it is no manifest, or its schema is newer than this version knows.
+        BenchError: there is none, it is no manifest, its schema is newer than this version knows, or it began at no
+            moment.
     """
     path = folder / FILE
     try:
@@ -207,6 +208,7 @@ def read(folder: Path) -> Manifest:
         _refuse_newer(path, text)
         raise BenchError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
     _refuse_newer(path, text)
+    moment(manifest.created_utc, str(path))
     return manifest
 
 
@@ -230,8 +232,8 @@ def run_id(manifest: Manifest) -> str:
     return f"{began:%Y%m%dT%H%M%SZ}-{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:8]}"
 
 
-def moment(utc: str) -> dt.datetime:
-    """Return a moment of the manifest, in UTC; one that names no zone is UTC.
+def moment(utc: str, where: str = FILE) -> dt.datetime:
+    """Return a moment of the manifest `where`, in UTC; one that names no zone is UTC.
 
     Raises:
         BenchError: the text is no moment.
@@ -242,7 +244,7 @@ def moment(utc: str) -> dt.datetime:
     except (ValueError, OverflowError) as error:
         raise BenchError(
             f"{utc!r} is no moment such as 2026-11-21T08:30:00+00:00",
-            where=FILE,
+            where=where,
             change="restore the manifest from a copy",
         ) from error
 
