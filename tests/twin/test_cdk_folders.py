@@ -10,14 +10,24 @@ from tandem.twin.aws.installation import REPOSITORY
 
 def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(Cdk, "run", lambda _, *words: asked.append(words) or "")
+    monkeypatch.setattr(Cdk, "run", lambda _, *words, **_more: asked.append(words) or "")
     here = SimpleNamespace(account="222233334444", region="us-east-2")
     cdk = Cdk(endpoint=here, scene=SimpleNamespace(name="e", environments="a", experiments="b"), work=tmp_path)
 
-    cdk.bootstrap("tandem")
     for act in (cdk.deploy, cdk.diff, cdk.destroy):
         act()
 
     folders = [words[words.index("--output") + 1] for words in asked]
     assert [folder for folder in folders if not folder.startswith(str(tmp_path))] == []
     assert str(REPOSITORY / "cdk.out") not in folders
+
+
+def test_bootstrapping_synthesizes_nothing(tmp_path, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(Cdk, "run", lambda _, *words, folder: asked.update(words=words, folder=folder) or "")
+    here = SimpleNamespace(account="222233334444", region="us-east-2")
+
+    Cdk(endpoint=here, scene=None, work=tmp_path).bootstrap("tandem")
+
+    assert "--app" not in asked["words"]
+    assert not (asked["folder"] / "cdk.json").exists()

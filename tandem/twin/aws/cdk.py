@@ -46,8 +46,12 @@ class Cdk:
         """The pattern of the environment's stacks."""
         return f"{self.scene.name}/*"
 
-    def run(self, *arguments: str) -> str:
+    def run(self, *arguments: str, folder: Path = REPOSITORY) -> str:
         """Run the CLI and return what it printed.
+
+        Args:
+            arguments: the command with its own.
+            folder: where it stands; the app of a cdk.json there is its app.
 
         Raises:
             CdkError: it ended with another code than 0, or not in time.
@@ -61,7 +65,7 @@ class Cdk:
             start = log.tell()
             try:
                 code: int | str = subprocess.run(
-                    command, cwd=REPOSITORY, env=self._environment_variables(), stdin=subprocess.DEVNULL, stdout=log,
+                    command, cwd=folder, env=self._environment_variables(), stdin=subprocess.DEVNULL, stdout=log,
                     stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False,
                 ).returncode  # fmt: skip
             except subprocess.TimeoutExpired:
@@ -90,12 +94,12 @@ class Cdk:
     def bootstrap(self, qualifier: str) -> None:
         """Bootstrap account and region with the environment's qualifier, as docs/deploy.md says.
 
-        The CLI synthesizes the app of cdk.json for it, into a folder of its own: two at once would wait for another's
-        lock on the repository's cdk.out and fail.
+        The CLI stands where there is no app: for the app of cdk.json it would first synthesize every environment, and
+        two at once would wait for another's lock on the repository's cdk.out and fail.
         """
         place = f"aws://{self.endpoint.account}/{self.endpoint.region}"
         self.run("bootstrap", place, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
-                 "--output", str(self.work / "bootstrap.out"))  # fmt: skip
+                 folder=self.work)  # fmt: skip
 
     def deploy(self, *more: str) -> str:
         """Synthesize and deploy all stacks in their order."""

@@ -22,6 +22,7 @@ LIST = Path(__file__).with_name("programs.yaml")
 KNOB = "TANDEM_STANDIN_"  # what a test tells a stand-in
 USAGE = 2
 DTYPES = ("float32", "float16", "bfloat16")
+_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # each program reads the list at each start
 
 
 class UnknownVariableError(Exception):

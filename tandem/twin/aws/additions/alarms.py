@@ -9,6 +9,8 @@ after that are kept and not kept to.
 
 from __future__ import annotations
 
+from functools import partial
+
 from ministack.services import cloudwatch
 from ministack.services.cloudformation import provisioners
 
@@ -24,8 +26,8 @@ NEEDS = {
 }  # fmt: skip
 
 _TYPE = "AWS::CloudWatch::CompositeAlarm"
-_METRIC = wire.request_shape("cloudwatch", "PutMetricAlarm")
-_COMPOSITE = wire.request_shape("cloudwatch", "PutCompositeAlarm")
+_METRIC = partial(wire.request_shape, "cloudwatch", "PutMetricAlarm")
+_COMPOSITE = partial(wire.request_shape, "cloudwatch", "PutCompositeAlarm")
 _SUPPRESSOR = "ActionsSuppressor"
 _WAITS = ("ActionsSuppressorWaitPeriod", "ActionsSuppressorExtensionPeriod")
 # what an alarm of metric math has in its queries and not itself
@@ -42,7 +44,7 @@ def install(handlers: dict) -> None:
 
 
 def _whole(record, name, properties):
-    said = wire.shaped(_METRIC, _untagged(properties), "AWS::CloudWatch::Alarm")
+    said = wire.shaped(_METRIC(), _untagged(properties), "AWS::CloudWatch::Alarm")
     if "Metrics" not in said:
         return {**record(name, properties), **said, "AlarmName": name}
     stand_in = {**properties, "MetricName": "none", "Namespace": "none", "Metrics": None}
@@ -103,7 +105,7 @@ def _create(logical_id, properties, stack):
 
 
 def _put(name, properties):
-    said = wire.shaped(_COMPOSITE, _untagged(properties), _TYPE)
+    said = wire.shaped(_COMPOSITE(), _untagged(properties), _TYPE)
     succeeded(cloudwatch._put_composite_alarm({}, {**said, "AlarmName": name}, False, True))  # its own
     record = cloudwatch._composite_alarms[name]
     for key in (_SUPPRESSOR, *_WAITS):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ministack.core.responses import get_account_id
 from ministack.services import budgets
 from ministack.services.cloudformation import provisioners
@@ -13,7 +15,7 @@ from .handlers import MISSING, handler, replaced, succeeded
 NEEDS = {budgets: ("_create_budget", "_delete_budget", "_update_budget"), provisioners: ("_physical_name",)}
 
 _TYPE = "AWS::Budgets::Budget"
-_REQUEST = wire.request_shape("budgets", "CreateBudget")
+_REQUEST = partial(wire.request_shape, "budgets", "CreateBudget")
 
 
 def install(handlers: dict) -> None:
@@ -22,7 +24,7 @@ def install(handlers: dict) -> None:
 
 
 def _said(properties, name):
-    said = wire.shaped(_REQUEST, properties, _TYPE)
+    said = wire.shaped(_REQUEST(), properties, _TYPE)
     return {**said, "AccountId": get_account_id(), "Budget": {**said["Budget"], "BudgetName": name}}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from urllib.parse import unquote
 
 from ministack.core.responses import AccountRegionScopedDict, get_account_id, new_uuid
@@ -21,7 +22,7 @@ NEEDS = {
     ),
 }  # fmt: skip
 
-_CLUSTER = wire.answer_shape("eks", "DescribeCluster", "cluster")
+_CLUSTER = partial(wire.answer_shape, "eks", "DescribeCluster", "cluster")
 # Merged member by member by an update; what an update does not name stays.
 _NESTED = {"resourcesVpcConfig", "accessConfig", "scalingConfig", "kubernetesNetworkConfig"}
 
@@ -67,7 +68,7 @@ def _make_group(name, network):
 def keep(record: dict, said: dict, shape=_CLUSTER) -> None:
     """Everything said that a describe call can return goes onto the record."""
     for name, value in said.items():
-        if name not in shape.members:
+        if name not in shape().members:
             continue
         record[name] = {**record.get(name, {}), **value} if name in _NESTED else value
 

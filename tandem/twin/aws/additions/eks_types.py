@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ministack.services import eks
 from ministack.services.cloudformation import provisioners
 
@@ -27,9 +29,9 @@ NEEDS = {
 
 # where an add-on lives unless it is told otherwise; all others of ours in kube-system
 _NAMESPACES = {"amazon-cloudwatch-observability": "amazon-cloudwatch"}
-_CLUSTER = wire.request_shape("eks", "CreateCluster")
-_NODEGROUP = wire.request_shape("eks", "CreateNodegroup")
-_NODEGROUP_RECORD = wire.answer_shape("eks", "DescribeNodegroup", "nodegroup")
+_CLUSTER = partial(wire.request_shape, "eks", "CreateCluster")
+_NODEGROUP = partial(wire.request_shape, "eks", "CreateNodegroup")
+_NODEGROUP_RECORD = partial(wire.answer_shape, "eks", "DescribeNodegroup", "nodegroup")
 
 
 def install(handlers: dict) -> None:
@@ -64,7 +66,7 @@ def _then_kept(update, kept):
 def _cluster_said(properties):
     """The CreateCluster request: CloudFormation nests the log types and the tags differently, all else is spelling."""
     plain = {name: value for name, value in properties.items() if name not in ("Logging", "Force")}
-    said = wire.shaped(_CLUSTER, plain, "AWS::EKS::Cluster", wire.camel)
+    said = wire.shaped(_CLUSTER(), plain, "AWS::EKS::Cluster", wire.camel)
     if "Logging" in properties:
         types = [item["Type"] for item in properties["Logging"].get("ClusterLogging", {}).get("EnabledTypes", [])]
         off = [type_ for type_ in provisioners._EKS_LOG_TYPES if type_ not in types]
@@ -89,7 +91,7 @@ def _cluster_kept(name, properties):
 
 def _nodegroup_said(properties):
     plain = {name: value for name, value in properties.items() if name != "ForceUpdateEnabled"}
-    said = wire.shaped(_NODEGROUP, plain, "AWS::EKS::Nodegroup", wire.camel)
+    said = wire.shaped(_NODEGROUP(), plain, "AWS::EKS::Nodegroup", wire.camel)
     scaling = said.get("scalingConfig")
     if scaling is not None and not in_order(scaling):
         raise ValueError(f"Minimum, desired and maximum out of order: {scaling}")

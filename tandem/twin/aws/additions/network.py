@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 from ministack.services import ec2
 from ministack.services.cloudformation import provisioners
@@ -22,9 +23,9 @@ NEEDS = {
     provisioners: ("_ec2_apply_tags", "_ec2_sg_permissions", "_physical_name"),
 }  # fmt: skip
 
-_NAT = wire.answer_shape("ec2", "DescribeNatGateways", "NatGateways")
-_FLOW_LOG = wire.answer_shape("ec2", "DescribeFlowLogs", "FlowLogs")
-_ENDPOINT = wire.answer_shape("ec2", "DescribeVpcEndpoints", "VpcEndpoints")
+_NAT = partial(wire.answer_shape, "ec2", "DescribeNatGateways", "NatGateways")
+_FLOW_LOG = partial(wire.answer_shape, "ec2", "DescribeFlowLogs", "FlowLogs")
+_ENDPOINT = partial(wire.answer_shape, "ec2", "DescribeVpcEndpoints", "VpcEndpoints")
 
 
 def install(handlers: dict) -> None:
@@ -127,7 +128,7 @@ def _flow_log_create(_logical_id, properties, _stack):
                                                    "LogDestination", "LogGroupName") if name in properties}  # fmt: skip
     succeeded(ec2._create_flow_logs({**request, "ResourceId.1": properties["ResourceId"]}))
     (flow_log,) = set(ec2._flow_logs) - before
-    said = {name: value for name, value in properties.items() if name in _FLOW_LOG.members and name != "Tags"}
+    said = {name: value for name, value in properties.items() if name in _FLOW_LOG().members and name != "Tags"}
     ec2._flow_logs[flow_log].update(said)
     if "LogDestination" not in properties:
         ec2._flow_logs[flow_log].pop("LogDestination")
@@ -196,14 +197,14 @@ def _endpoint_xml(endpoint, tag="item"):
     policy = endpoint.get("PolicyDocument")
     if isinstance(policy, dict):
         said["PolicyDocument"] = json.dumps(policy)
-    return f"<{tag}>{wire.ec2_xml(_ENDPOINT, {name: said.get(name) for name in _ENDPOINT.members})}</{tag}>"
+    return f"<{tag}>{wire.ec2_xml(_ENDPOINT(), {name: said.get(name) for name in _ENDPOINT().members})}</{tag}>"
 
 
 def _describe_nat_gateways(parameters):
     filters = ec2._parse_filters(parameters)
     asked = ec2._parse_member_list(parameters, "NatGatewayId")
     found = [gateway for gateway in ec2._nat_gateways.values() if _chosen(gateway, "NatGatewayId", asked, filters)]
-    items = "".join(f"<item>{wire.ec2_xml(_NAT, _nat_answer(gateway))}</item>" for gateway in found)
+    items = "".join(f"<item>{wire.ec2_xml(_NAT(), _nat_answer(gateway))}</item>" for gateway in found)
     return ec2._xml(200, "DescribeNatGatewaysResponse", f"<natGatewaySet>{items}</natGatewaySet>")
 
 
@@ -218,7 +219,8 @@ def _describe_flow_logs(parameters):
     asked = ec2._parse_member_list(parameters, "FlowLogId")
     found = [log for log in ec2._flow_logs.values() if _chosen(log, "FlowLogId", asked, filters)]
     items = "".join(
-        f"<item>{wire.ec2_xml(_FLOW_LOG, {**log, 'Tags': ec2._tags.get(log['FlowLogId'], [])})}</item>" for log in found
+        f"<item>{wire.ec2_xml(_FLOW_LOG(), {**log, 'Tags': ec2._tags.get(log['FlowLogId'], [])})}</item>"
+        for log in found
     )
     return ec2._xml(200, "DescribeFlowLogsResponse", f"<flowLogSet>{items}</flowLogSet>")
 

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from ministack.services import ec2, eks
 from ministack.services.cloudformation import provisioners, stacks
 
@@ -18,7 +20,7 @@ NEEDS = {
 }  # fmt: skip
 
 _TYPE = "AWS::EKS::Nodegroup"
-_NODEGROUP = wire.answer_shape("eks", "DescribeNodegroup", "nodegroup")
+_NODEGROUP = partial(wire.answer_shape, "eks", "DescribeNodegroup", "nodegroup")
 _originals = {}
 
 

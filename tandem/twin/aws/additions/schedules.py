@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from datetime import datetime
+from functools import partial
 from types import SimpleNamespace
 
 from ministack import app
@@ -38,7 +39,7 @@ TICK_S = 0.1
 _TYPE = "AWS::Scheduler::Schedule"
 _AT = re.compile(r"at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)")
 _LIMITS = {"MaximumEventAgeInSeconds": (60, 86400), "MaximumRetryAttempts": (0, 185)}
-_REQUEST = wire.request_shape("scheduler", "CreateSchedule")
+_REQUEST = partial(wire.request_shape, "scheduler", "CreateSchedule")
 _ticking = threading.Lock()
 _originals = {}
 
@@ -122,7 +123,7 @@ async def _handle(method, path, headers, body, query):
 
 
 def _said(properties):
-    return {**wire.shaped(_REQUEST, properties, _TYPE), "GroupName": properties.get("GroupName", "default")}
+    return {**wire.shaped(_REQUEST(), properties, _TYPE), "GroupName": properties.get("GroupName", "default")}
 
 
 def _create_by_stack(logical_id, properties, stack):

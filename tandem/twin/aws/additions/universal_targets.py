@@ -1,4 +1,4 @@
-# ruff: noqa: SLF001, ANN001, ANN003, ANN202 - MiniStack is untyped and has no public interface
+# ruff: noqa: SLF001, ANN001, ANN003, ANN202, PLC0415 - MiniStack is untyped; a call imports what calls need
 """EventBridge Scheduler's universal targets of EKS: the call is really made, as the schedule's role.
 
 `Input` spells members with a capital, ClusterName and not clusterName as the EKS API has it: AWS answers
@@ -16,9 +16,6 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
-from botocore.session import get_session
 from ministack.core.responses import get_account_id, get_region, new_uuid, set_request_account_id, set_request_region
 from ministack.services import eventbridge, scheduler
 
@@ -144,6 +141,8 @@ def _attempt(one):
 
 
 def _call(one):
+    from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
+
     if not one.target["Arn"].startswith(f"{_PREFIX}eks:"):
         raise _FailedError("NotRehearsed", "the local endpoint fires universal targets of eks alone")
     operation = _operation(one.target["Arn"])
@@ -179,6 +178,9 @@ def _spelt(shape, value, where):
 
 
 def _client(one, service):
+    from botocore.config import Config
+    from botocore.session import get_session
+
     session = scheduler_role.session(one.target["RoleArn"], one.schedule["GroupName"], one.identity)
     if session is None:
         raise _FailedError("AccessDeniedException", f"{scheduler_role.SERVICE} may not assume {one.target['RoleArn']}")
@@ -202,6 +204,8 @@ def _endpoint():
 
 def _bury(one, condition):
     """Send what failed to its dead-letter queue, with the schedule's role as Scheduler does."""
+    from botocore.exceptions import BotoCoreError, ClientError
+
     queue = (one.target.get("DeadLetterConfig") or {}).get("Arn")
     if not queue:
         _LOG.warning("%s is dropped after %d retries: it has no dead-letter queue", one.schedule["Arn"], one.retries)

@@ -1,4 +1,4 @@
-# ruff: noqa: ANN001, ANN201, ANN202 - MiniStack is untyped and has no public interface
+# ruff: noqa: ANN001, ANN201, ANN202, PLC0415 - MiniStack is untyped; what few requests need is imported by them
 """Between a template's values and what goes over the wire, said by botocore's own service models.
 
 MiniStack parses and prints a subset of the fields by hand. What it leaves out is added here for whole shapes at
@@ -11,23 +11,25 @@ import json
 from functools import cache
 from xml.sax.saxutils import escape
 
-from botocore import serialize
-from botocore.session import get_session
+from botocore.loaders import Loader
+from botocore.model import ServiceModel
 
 _NUMBERS = {"integer": int, "long": int, "double": float, "float": float}
 
 
 @cache
 def service(name: str):
-    """A service's model."""
-    return get_session().get_service_model(name)
+    """A service's model. EC2's alone takes 0.1 s to read, so each is read when something first asks for it."""
+    return ServiceModel(Loader().load_service_model(name, "service-2"), name)
 
 
+@cache
 def request_shape(service_name: str, operation: str, *path: str):
     """The shape at `path` of an operation's request, e.g. `("ec2", "CreateLaunchTemplate", "LaunchTemplateData")`."""
     return _descend(service(service_name).operation_model(operation).input_shape, path)
 
 
+@cache
 def answer_shape(service_name: str, operation: str, *path: str):
     """The shape at `path` of an operation's answer; a list is descended into its member."""
     return _descend(service(service_name).operation_model(operation).output_shape, path)
@@ -129,6 +131,8 @@ def _ec2_element(shape, tag, value):
 
 def s3_body(operation: str, request: dict) -> bytes:
     """The XML body that an SDK would send for this S3 request."""
+    from botocore import serialize
+
     serializer = serialize.create_serializer("rest-xml", include_validation=False)
     body = serializer.serialize_to_request(request, service("s3").operation_model(operation))["body"]
     return body if isinstance(body, bytes) else body.encode()
