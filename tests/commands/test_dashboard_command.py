@@ -10,6 +10,7 @@ import resource
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -239,26 +240,36 @@ def test_rejects_a_place_that_cannot_be_written(
     assert says in refusal(capsys, *command(RUN, tmp_path / out))
 
 
-def test_a_full_disk_is_told_and_leaves_the_page_of_before(tmp_path: Path) -> None:
+@contextlib.contextmanager
+def room(for_bytes: int) -> Iterator[None]:
+    """Let a file of this process have so many bytes, which feels as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (for_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_is_told_and_leaves_the_page_of_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "page.html"
     out.write_text("before")
 
-    done = subprocess.run(
-        [sys.executable, "-B", "-m", "tandem", *command(RUN, out)],
-        cwd=ROOT, capture_output=True, text=True, check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000)),
-    )  # fmt: skip
+    with room(100_000):
+        said = refusal(capsys, *command(RUN, out), code=3)
 
-    assert done.returncode == 3
-    assert f"error: {out}: the page cannot be written: File too large; make room, or name another" in done.stderr
+    assert f"error: {out}: the page cannot be written: File too large; make room, or name another" in said
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
     assert out.read_text() == "before"
 
 
-def test_a_refusal_is_one_json_document_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(command(tmp_path / "nowhere", tmp_path / "page.html", "--json")) == 2
+def test_a_refusal_is_one_json_document_where_asked(tmp_path: Path) -> None:
+    words = command(tmp_path / "nowhere", tmp_path / "page.html", "--json")
 
-    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+    done = subprocess.run([sys.executable, "-m", "tandem", *words], cwd=ROOT, capture_output=True, check=False)
+
+    assert (done.returncode, json.loads(done.stdout)["exit_code"]) == (2, 2)
+    assert b"Traceback" not in done.stderr
 
 
 def test_what_was_written_is_one_json_document_where_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
