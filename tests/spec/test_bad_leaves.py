@@ -96,6 +96,19 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 LEAVES = [(kind, path, leaf) for kind in WHOLE for path, leaf in written(kind)]
+
+
+def chooses(leaf: Leaf) -> bool:
+    """Whether a leaf says which others its section has: a wrong one hides their faults."""
+    return bool(leaf.only) and leaf.path.endswith(".kind")
+
+
+def together(kind: str, name: str) -> list[str]:
+    """Return the leaves of a kind that must refuse a wrong value and can be spoilt in one file."""
+    return [path for whose, path, leaf in LEAVES if whose == kind and not chooses(leaf) and name in wrong(leaf)]
+
+
+CHOICES = [(kind, path, name) for kind, path, leaf in LEAVES if chooses(leaf) for name in dict.fromkeys(wrong(leaf))]
 WRONGS = [(kind, path, name) for kind, path, leaf in LEAVES for name in dict.fromkeys(wrong(leaf))]
 
 
@@ -104,11 +117,33 @@ def test_the_whole_file_is_good(kind: str, folder: Path) -> None:
     assert faults(folder, kind, WHOLE[kind][1]) == ()
 
 
-@pytest.mark.parametrize(("kind", "path", "name"), WRONGS, ids=[" ".join(each) for each in WRONGS])
-def test_rejects_a_wrong_type_at_its_key(kind: str, path: str, name: str, folder: Path) -> None:
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in WHOLE for name in WRONG if together(kind, name)])
+def test_rejects_a_wrong_type_at_each_key_of_a_file(kind: str, name: str, folder: Path) -> None:
+    paths, data = together(kind, name), WHOLE[kind][1]
+    for path in paths:
+        data = replaced(data, path, WRONG[name])
+
+    found = faults(folder, kind, data)
+
+    assert sorted(stripped(fault.path, known=set(paths)) for fault in found) == sorted(paths)
+    assert [fault for fault in found if not all((fault.got, fault.allowed, fault.change, fault.line))] == []
+
+
+@pytest.mark.parametrize(("kind", "path", "name"), CHOICES, ids=[" ".join(each) for each in CHOICES])
+def test_rejects_a_wrong_type_of_what_chooses_the_other_keys(kind: str, path: str, name: str, folder: Path) -> None:
+    assert_rejected_alone(kind, path, name, folder)
+
+
+@pytest.mark.proof  # a thousand files
+def test_rejects_a_wrong_type_at_its_key_alone(folder: Path) -> None:
+    for kind, path, name in WRONGS:
+        assert_rejected_alone(kind, path, name, folder)
+
+
+def assert_rejected_alone(kind: str, path: str, name: str, folder: Path) -> None:
     found = faults(folder, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
 
-    assert [stripped(fault.path, known={path}) for fault in found] == [path]
+    assert [stripped(fault.path, known={path}) for fault in found] == [path], name
     assert all((found[0].got, found[0].allowed, found[0].change, found[0].line))
 
 
@@ -125,32 +160,30 @@ def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -
     assert found[0].change.startswith("add this key")
 
 
-@pytest.mark.parametrize(
-    ("kind", "path"), [(kind, path) for kind, path, leaf in LEAVES if not leaf.required], ids=lambda part: part
-)
-def test_a_leaf_with_a_default_may_be_left_out(kind: str, path: str, folder: Path) -> None:
-    assert faults(folder, kind, removed(WHOLE[kind][1], path)) == ()
+@pytest.mark.parametrize("kind", WHOLE)
+def test_every_leaf_with_a_default_may_be_left_out(kind: str, folder: Path) -> None:
+    refused = [
+        path
+        for whose, path, leaf in LEAVES
+        if whose == kind and not leaf.required and faults(folder, kind, removed(WHOLE[kind][1], path))
+    ]
 
-
-@pytest.mark.parametrize(("kind", "path"), [(kind, path) for kind, path, _ in LEAVES], ids=lambda part: part)
-def test_rejects_an_unknown_sibling_and_names_the_nearest_key(kind: str, path: str, folder: Path) -> None:
-    found = faults(folder, kind, replaced(WHOLE[kind][1], f"{path}_", 1))
-
-    assert [fault.path for fault in found] == [f"{path}_"]
-    assert found[0].change == f"did you mean {path.rpartition('.')[2]!r}?"
-    assert path.rpartition(".")[2] in found[0].allowed
+    assert refused == []
 
 
 @pytest.mark.parametrize("kind", WHOLE)
-def test_tells_all_faults_of_a_file_at_once(kind: str, folder: Path) -> None:
-    data = WHOLE[kind][1]
-    paths = [path for path, leaf in written(kind) if not (leaf.only and path.endswith(".kind"))]
+def test_rejects_unknown_siblings_and_names_the_nearest_key(kind: str, folder: Path) -> None:
+    paths, data = [path for whose, path, _ in LEAVES if whose == kind], WHOLE[kind][1]
     for path in paths:
-        data = replaced(data, path, WRONG["a list"])
+        data = replaced(data, f"{path}_", 1)
 
-    found = faults(folder, kind, data)
+    found = {fault.path: fault for fault in faults(folder, kind, data)}
 
-    assert sorted(stripped(fault.path, known=set(paths)) for fault in found) == sorted(paths)
+    assert sorted(found) == sorted(f"{path}_" for path in paths)
+    for path in paths:
+        name = path.rpartition(".")[2]
+        assert found[f"{path}_"].change == f"did you mean {name!r}?"
+        assert name in found[f"{path}_"].allowed
 
 
 @pytest.mark.parametrize(
