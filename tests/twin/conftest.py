@@ -34,6 +34,26 @@ def enforcing() -> Iterator[Endpoint]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def renewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
+    """An endpoint that keeps its state, in its second life, and what was seen of the first one and at its end."""
+    folder = tmp_path_factory.mktemp("state")
+    endpoint = Endpoint(account=ACCOUNT, region="us-east-2", state_dir=folder)
+    where = {"LocationConstraint": "us-east-2"}
+    with endpoint:
+        s3 = endpoint.client("s3")
+        s3.create_bucket(Bucket="before", CreateBucketConfiguration=where)
+        endpoint.reset()
+        after_reset = s3.list_buckets()["Buckets"]
+        endpoint.client("ssm").put_parameter(Name="p", Value="v", Type="String")
+        s3.create_bucket(Bucket="kept", CreateBucketConfiguration=where)
+        s3.put_object(Bucket="kept", Key="a/b", Body=b"x", Metadata={"sha256": "abc"}, ChecksumAlgorithm="SHA256")
+        process, work = endpoint.process_id, endpoint.log.parent
+    left = SimpleNamespace(process=process, work=work, work_there=work.exists())
+    with endpoint:
+        yield SimpleNamespace(endpoint=endpoint, folder=folder, after_reset=after_reset, left=left)
+
+
 def settled(endpoint: Endpoint, stack: str) -> str:
     """Wait until CloudFormation has done with the stack; its status."""
     cloudformation = endpoint.client("cloudformation")

@@ -45,30 +45,16 @@ def test_it_listens_on_loopback_only(endpoint):
     assert listening(endpoint.port)
 
 
-def test_a_stopped_endpoint_leaves_neither_process_nor_files():
-    running = Endpoint().start()
-    process, log = running.process_id, running.log
-    running.stop()
-
-    assert (gone(process), log.parent.exists()) == (True, False)
+def test_a_stopped_endpoint_leaves_neither_process_nor_files(renewed):
+    assert (gone(renewed.left.process), renewed.left.work_there) == (True, False)
 
 
-def test_a_reset_forgets_all():
-    with Endpoint(region="us-east-2") as running:
-        s3 = running.client("s3")
-        s3.create_bucket(Bucket="bucket", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
-        running.reset()
-
-        assert s3.list_buckets()["Buckets"] == []
+def test_a_reset_forgets_all(renewed):
+    assert renewed.after_reset == []
 
 
-def test_state_survives_a_restart_where_it_is_asked_for(tmp_path):
-    for attempt in ("first", "second"):
-        with Endpoint(state_dir=tmp_path / "state") as running:
-            if attempt == "first":
-                running.client("ssm").put_parameter(Name="p", Value="v", Type="String")
-            found = running.client("ssm").get_parameter(Name="p")["Parameter"]["Value"]
-    assert found == "v"
+def test_state_survives_a_restart_where_it_is_asked_for(renewed):
+    assert renewed.endpoint.client("ssm").get_parameter(Name="p")["Parameter"]["Value"] == "v"
 
 
 def test_rejects_a_port_in_use():

@@ -10,7 +10,6 @@ import sys
 import pytest
 from botocore.exceptions import ClientError
 
-from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.principal import Principal, under, with_role
 from tandem.twin.faults.proxy import FaultProxy
 
@@ -22,12 +21,12 @@ LISTS = {"Effect": "Allow", "Action": "s3:ListBucket", "Resource": f"arn:aws:s3:
          "Condition": {"StringLike": {"s3:prefix": ["models/*"]}}}  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def enforcing():
-    with Endpoint(account="222233334444", enforce=True) as running:
-        running.client("s3").create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
-        running.client("s3").put_object(Bucket=BUCKET, Key="artifacts/k", Body=b"x")
-        yield running
+@pytest.fixture(scope="module", autouse=True)
+def bucket(enforcing):
+    """The bucket in which somebody else's object lies."""
+    s3 = enforcing.client("s3")
+    s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    s3.put_object(Bucket=BUCKET, Key="artifacts/k", Body=b"x")
 
 
 @pytest.fixture(scope="module")
