@@ -19,6 +19,7 @@ from tandem.watch.picture import MOST_POINTS, Held
 from tandem.watch.series import Key, Series
 from tandem.watch.widget import Dashboard, Graph, Line, Mark, Text, Variable
 
+pytestmark = pytest.mark.xdist_group("watch-chart")  # the library is bundled once, for this module and test_chart
 START = 1_700_000_100
 EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--"""
 MARKDOWN = "## Head\n\n**Bold** {}\n\n<b>raw</b> [do](javascript:alert(3))"
