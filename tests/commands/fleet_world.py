@@ -48,6 +48,14 @@ def _client(url: str, service: str, make: Callable[[str], Any]) -> Any:
     return make(service)
 
 
+@cache
+def _declared(specs: Path, name: str, text: bytes) -> Environment:
+    assert text  # read anew when a test has written it anew
+    found = load(specs / "environments", specs / "experiments", (name,)).environments[name]
+    assert found.environment is not None
+    return found.environment
+
+
 @dataclass(kw_only=True)
 class Fleet:
     """One environment, its declared files and what of it exists."""
@@ -59,9 +67,7 @@ class Fleet:
     @property
     def environment(self) -> Environment:
         """As declared."""
-        found = load(self.specs / "environments", self.specs / "experiments", (self.name,)).environments[self.name]
-        assert found.environment is not None
-        return found.environment
+        return _declared(self.specs, self.name, (self.specs / "environments" / f"{self.name}.yaml").read_bytes())
 
     @property
     def guarded(self) -> Guarded:
