@@ -112,7 +112,7 @@ class _Reader:
     def __init__(self, alarm: Alarm, series: Series, start_s: int, end_s: int) -> None:
         self._alarm = alarm
         self._span = (start_s - self._reach_s - alarm.period_s, end_s)
-        self._points = self._read(alarm.lines, series)
+        self._breached = {at_s: breaches(alarm, value) for at_s, value in self._read(alarm.lines, series).items()}
         line = next(line for line in alarm.lines if line.shown)
         self._percentile = line if alarm.low_samples == "ignore" and isinstance(line, Line) else None
         counted = (replace(self._percentile, statistic="SampleCount"),) if self._percentile else ()
@@ -133,8 +133,7 @@ class _Reader:
         if self._too_few(ended):
             return before
         begun = range(ended - self._reach_s, ended, period_s)
-        values = [self._points.get(start) for start in begun]
-        return state(self._alarm, [None if value is None else breaches(self._alarm, value) for value in values], before)
+        return state(self._alarm, [self._breached.get(start) for start in begun], before)
 
     def _too_few(self, ended: int) -> bool:
         if self._percentile is None:

@@ -13,6 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 
 from tandem.metrics import CATALOGUE, PUBLISHERS, WATCHED, Publisher, Watched
 from tandem.metrics import Metric as Figure
@@ -192,7 +193,7 @@ def _sender(read: _Reference, publishers: Iterable[str]) -> str | None:
         if (
             publisher
             and _sends(publisher, read.metric)
-            and re.fullmatch(_pattern(publisher), read.namespace)
+            and _pattern(publisher.namespace).fullmatch(read.namespace)
             and read.dimensions in publisher.dimensions
         ):
             return name
@@ -208,9 +209,10 @@ def _figure(publisher: str, metric: str) -> Figure | Watched:
     return WATCHED.get((publisher, metric)) or CATALOGUE[metric]
 
 
-def _pattern(publisher: Publisher) -> str:
+@cache
+def _pattern(namespace: str) -> re.Pattern[str]:
     name = "[a-z][a-z0-9-]*"
-    return re.escape(publisher.namespace).replace(r"\{environment\}", f"({name})").replace(r"\{cluster\}", name)
+    return re.compile(re.escape(namespace).replace(r"\{environment\}", f"({name})").replace(r"\{cluster\}", name))
 
 
 def _environments(dashboard: Dashboard) -> set[str]:
@@ -220,7 +222,7 @@ def _environments(dashboard: Dashboard) -> set[str]:
         for line in graph.lines if isinstance(graph, Graph) else ():
             for read in _read(line):
                 for publisher in PUBLISHERS.values():
-                    match = re.fullmatch(_pattern(publisher), read.namespace)
+                    match = _pattern(publisher.namespace).fullmatch(read.namespace)
                     found |= set(match.groups()) if match else set()
     return found
 
