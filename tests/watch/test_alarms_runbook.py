@@ -99,9 +99,12 @@ def test_a_command_of_tandem_is_one(line):
     assert options.command == words[0]
 
 
+AWS = botocore.session.Session()
+
+
 @cache
 def model(service: str):
-    return botocore.session.Session().get_service_model(service)
+    return AWS.get_service_model(service)
 
 
 @pytest.mark.parametrize("line", commands("aws"))

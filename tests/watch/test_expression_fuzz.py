@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+from functools import cache
 
 import pytest
 
@@ -23,6 +24,7 @@ PIECES = [
 QUERY = [*'{}()",=\\ \t', "AND", "OR", "NOT", "and", "N", "D", "MetricName", "x", "x-y", "\u0130", "1", "None", "_0"]
 
 
+@cache
 def series() -> Series:
     store = Series()
     for name, values in {"a": (1.0, 0.0, -3.0), "b": (2.0**360, -(2.0**360), 2.0**360), "x": (5e-324,)}.items():
