@@ -6,13 +6,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import boto3
 import pytest
 from botocore.loaders import Loader
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "artifacts"))
 
-from artifact_fixtures import ACCOUNT, aws, bucket, clients, endpoint, front, proxied, proxy, store
+from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
 from bench_cli import without_page
 from fleet_world import Fleet, write_environment
 
@@ -26,19 +25,12 @@ __all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxied", "proxy", 
 LOADER = Loader()  # reads the model of each service once: EC2's alone takes half a second
 
 
-@pytest.fixture(scope="session")
-def sdk() -> boto3.Session:
-    """A session for all commands: what each registers at its own takes as long as several calls."""
-    return boto3.Session(aws_access_key_id=ACCOUNT, aws_secret_access_key="local")  # noqa: S106 - any will do
-
-
 @pytest.fixture
 def undeployed(
     specs: Path,
     endpoint: Endpoint,
     aws: dict[str, str],
     proxy: FaultProxy,
-    sdk: boto3.Session,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Fleet]:
     """An environment of a new name of which nothing exists; commands reach the endpoint through the fault proxy."""
@@ -46,7 +38,6 @@ def undeployed(
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, proxy.url)
     monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
-    monkeypatch.setattr("boto3.session.Session", lambda: sdk)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
     monkeypatch.setattr("tandem.ops.follow.EVERY_S", 0.05)
     endpoint.fleet(knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05))
