@@ -61,7 +61,7 @@ class Endpoint:
     say: Callable[[str], None] = print
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _work: pathlib.Path | None = field(default=None, init=False)
-    _clients: dict[tuple[str, str], Any] = field(default_factory=dict, init=False)
+    _clients: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
 
     @property
     def url(self) -> str:
@@ -243,9 +243,10 @@ class Endpoint:
             service: as boto3 names it.
             url: of a proxy in front of the endpoint, which the client then takes for it.
         """
-        key = (service, url or self.url)
+        at = url or self.url
+        key = (service, at, self.account, self.region)  # who asks may be changed between two calls
         if key not in self._clients:
-            self._clients[key] = self._new_client(*key)
+            self._clients[key] = self._new_client(service, at)
         return self._clients[key]
 
     def _new_client(self, service: str, url: str) -> Any:
