@@ -26,10 +26,16 @@ from tandem.artifacts.driver_archive import driver_archive
 FOLDER = Path(driver.__file__).parent
 ROOT = FOLDER.parents[2]
 INTERPRETER = getattr(sys, "_base_executable", sys.executable)
+BARE = [INTERPRETER, "-I", "-S"]  # without any package
+SOURCE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tandem.artifacts import driver; sys.exit(driver.main())"
+FROM_SOURCE = ["-c", SOURCE]
 
 
 class Bench:
-    """A pod's folders and a program in Python; runs the driver as the pod does."""
+    """A pod's folders and a program in Python; runs the driver as the pod does.
+
+    It is run from its source, whose bytecode is kept; whoever asks for the archive runs that.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -38,7 +44,7 @@ class Bench:
         self.memory_events = folder / "memory.events"
         self.program = folder / "program.py"
         self.driver = folder / "driver.pyz"
-        self.driver.write_bytes(driver_archive())
+        self.driver.write_bytes(ARCHIVE)
 
     def says(self, code: str) -> None:
         """The program: `output`, `cache` and `attempt` (from 1) are there; it ends with 0 unless it says otherwise."""
@@ -52,13 +58,20 @@ class Bench:
         """
         self.program.write_text(textwrap.dedent(head) + textwrap.dedent(code))
 
+    def archive(self) -> list[str]:
+        return [str(self.driver), *self.arguments(), *self.compiler()]
+
     def command(self, *more: str, deadline_s: float = 60) -> list[str]:
+        return [*BARE, *FROM_SOURCE, *self.arguments(*more, deadline_s=deadline_s), *self.compiler()]
+
+    def arguments(self, *more: str, deadline_s: float = 60) -> list[str]:
         return [
-            INTERPRETER, "-I", "-S", str(self.driver),
             "--outcome", str(self.outcome_file), "--output", str(self.output), "--cache", str(self.cache),
-            "--deadline-s", str(deadline_s), "--memory-events", str(self.memory_events),
-            *more, "--", INTERPRETER, "-u", str(self.program),
+            "--deadline-s", str(deadline_s), "--memory-events", str(self.memory_events), *more, "--",
         ]  # fmt: skip
+
+    def compiler(self) -> list[str]:
+        return [*BARE, "-u", str(self.program)]
 
     def start(self, *more: str, deadline_s: float = 60, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -83,6 +96,9 @@ class Bench:
     @property
     def classes(self) -> list[str]:
         return [attempt["class"] for attempt in self.outcome["attempts"]]
+
+
+ARCHIVE = driver_archive()
 
 
 @pytest.fixture
@@ -131,7 +147,7 @@ def test_the_driver_imports_itself_and_the_standard_library_alone(path: Path) ->
 def test_the_archive_compiles_in_an_interpreter_without_any_package(bench: Bench) -> None:
     bench.says(WRITE)
 
-    run = subprocess.run(bench.command(), cwd="/", capture_output=True, text=True, check=False, env={})
+    run = subprocess.run([*BARE, *bench.archive()], cwd="/", capture_output=True, text=True, check=False, env={})
 
     assert (run.returncode, run.stderr, bench.outcome["result"]) == (0, "", "compiled")
 
@@ -168,22 +184,22 @@ def test_the_archives_own_package_wins_over_one_of_the_image(bench: Bench) -> No
     stranger.mkdir(parents=True)
     (stranger / "__init__.py").write_text("raise SystemExit('the tandem of somebody else')")
     bench.says(WRITE)
-    interpreter, _, _, *rest = bench.command()
 
-    run = subprocess.run([interpreter, *rest], cwd=stranger.parent, capture_output=True, text=True, check=False,
-                         env={"PYTHONPATH": str(stranger.parent)})  # fmt: skip
+    run = subprocess.run([INTERPRETER, *bench.archive()], cwd=stranger.parent, capture_output=True, text=True,
+                         check=False, env={"PYTHONPATH": str(stranger.parent)})  # fmt: skip
 
     assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_the_program_inherits_nothing_of_the_driver(bench: Bench) -> None:
     bench.says("import json; (folder / 'seen').write_text(json.dumps([dict(os.environ), sys.path]))\n" + WRITE)
-    plain = subprocess.run(
-        [INTERPRETER, "-u", str(bench.program)], env={"GIVEN": "1"}, capture_output=True, check=False
-    ).returncode
+    program = [INTERPRETER, "-u", str(bench.program)]
+    plain = subprocess.run(program, env={"GIVEN": "1"}, capture_output=True, check=False).returncode
     alone = (bench.folder / "seen").read_text()
 
-    run = subprocess.run(bench.command(), env={"GIVEN": "1"}, capture_output=True, check=False)
+    run = subprocess.run(
+        [*BARE, str(bench.driver), *bench.arguments(), *program], env={"GIVEN": "1"}, capture_output=True, check=False
+    )
 
     assert (plain != 0, run.returncode) == (True, 0)  # alone it has no folder to write to
     assert (bench.folder / "seen").read_text() == alone
@@ -191,7 +207,7 @@ def test_the_program_inherits_nothing_of_the_driver(bench: Bench) -> None:
 
 def test_the_command_compile_is_the_driver(bench: Bench) -> None:
     bench.says(WRITE)
-    started = [sys.executable, "-m", "tandem.artifacts", "compile", *bench.command()[4:]]
+    started = [sys.executable, "-m", "tandem.artifacts", "compile", *bench.arguments(), *bench.compiler()]
 
     run = subprocess.run(started, cwd=ROOT, capture_output=True, text=True, check=False)
 
@@ -532,8 +548,9 @@ def test_an_attempt_that_failed_and_may_be_repeated_is_not_given_up(bench: Bench
     assert (bench.classes, outcome.failure) == (["transient"], None)
 
 
-FULL = """
+FULL = f"""
 import errno, os, sys
+sys.path.insert(0, {str(ROOT)!r})
 from tandem.artifacts import driver
 write = driver.Outcome.write
 def full(outcome, path):
@@ -548,15 +565,15 @@ sys.exit(driver.main())
 def test_a_disk_without_room_for_the_outcome_is_cleaned_and_named(bench: Bench) -> None:
     bench.says(WRITE)
 
-    run = subprocess.run([sys.executable, "-c", FULL, *bench.command()[4:]], cwd=ROOT, capture_output=True, text=True,
-                         check=False)  # fmt: skip
+    run = subprocess.run([*BARE, "-c", FULL, *bench.arguments(), *bench.compiler()], cwd=ROOT, capture_output=True,
+                         text=True, check=False)  # fmt: skip
 
     assert (run.returncode, bench.classes) == (3, ["disk full"])
     assert last(run.stdout)["event"] == "not compiled: disk full"
 
 
 def test_a_program_that_is_not_there_is_bad_input(bench: Bench) -> None:
-    options = bench.command()[:-3]
+    options = [*BARE, *FROM_SOURCE, *bench.arguments()]
 
     run = subprocess.run([*options, "inference_demo_that_is_not_there"], capture_output=True, text=True, check=False)
 
