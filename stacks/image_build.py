@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 import shutil
 import tempfile
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -160,15 +160,17 @@ def _login(host: str, region: str) -> str:
 
 def _source(scope: Construct, image: BuiltImage) -> assets.Asset:
     """Return the build's source as an asset: the files of the allow list and no other, under the image's own tag."""
-    with tempfile.TemporaryDirectory() as folder:
-        _copy(image.source_files(), Path(folder))
-        return assets.Asset(  # copied into the assembly before this returns
-            scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=image.tag()
-        )
+    tag = image.tag()
+    folder = _gathered(image, tag).name
+    return assets.Asset(scope, "Source", path=folder, asset_hash_type=AssetHashType.CUSTOM, asset_hash=tag)
 
 
-def _copy(files: Sequence[str], folder: Path) -> None:
-    for file in files:
-        target = folder / file
+@cache
+def _gathered(image: BuiltImage, tag: str) -> tempfile.TemporaryDirectory[str]:  # noqa: ARG001  # another, other files
+    """Copy an image's source once, for every environment that builds it; the folder goes with the process."""
+    folder = tempfile.TemporaryDirectory()
+    for file in image.source_files():
+        target = Path(folder.name) / file
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(ROOT / file, target)
+    return folder

@@ -66,7 +66,8 @@ def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
     """Synthesize the Image stack of an environment and nothing else of it; the tools image's part."""
 
     def act(place: Environment) -> Template:
-        root = cdk.App(outdir=str(tmp_path / place.name), analytics_reporting=False)
+        out = str(tmp_path / place.name)
+        root = cdk.App(outdir=out, analytics_reporting=False, builtin_cloud_formation_validation=False)
         home = cdk.Environment(account=place.account, region=place.region)
         ImageStack(cdk.Stage(root, place.name, env=home), "Image", environment=place)
         root.synth()
