@@ -1,6 +1,7 @@
 """Environments in memory, and their templates: every variant of an environment in one cloud assembly.
 
-Invariant: a variant differs from a committed environment in the fields that its row names and in its name.
+Invariant: a variant differs from a committed environment in the fields that its row names, in its name, and in that it
+hosts the smallest of its experiments alone: charts, alarms and dashboards are most of a synthesis.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def changed(base: Environment, **parts: Any) -> Environment:
 
 
 def variants() -> dict[str, Environment]:
-    post = changed(environment("post-us-east-2"), capacity={"reservation_id": RESERVATION})
+    post = changed(environment("post-us-east-2"), capacity={"reservation_id": RESERVATION}, experiments=("post",))
     endpoint, access = post.cluster.endpoint, post.cluster.access
     alike = ("arn:aws:iam::111122223333:role/team/Admin", "arn:aws:iam::111122223333:role/team-Admin")
     rows: dict[str, dict[str, Any]] = {

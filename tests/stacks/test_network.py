@@ -144,7 +144,7 @@ def test_an_existing_network_is_named_by_ids(stacks: Templates) -> None:
 
 def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
     post = environment("post-us-east-2")
-    fewer = changed(post, network={"zones": ("use2-az3", "use2-az2")})
+    fewer = changed(post, network={"zones": ("use2-az3", "use2-az2")}, experiments=("post",))
 
     subnets = templates(synth(fewer))["post-us-east-2-Network"]["Resources"]
 
