@@ -44,7 +44,7 @@ DOCUMENT = ROOT / "docs" / "measurement.md"
 BEGIN, END = "<!-- make real writes from here -->", "<!-- to here -->"
 FACTS = "facts.json"
 PAIRS = ("ngram", "self-draft")
-JUDGED = "json,copy,story,open"  # classes of six prompts, enough for an interval; the others describe
+JUDGED = "structured,open-ended"  # 24 and 16 prompts: enough for an interval; six, as rewriting has, describe
 MAX_TOKENS = 96
 HOW = "float32, prefix caching off, greedy, one request at a time, arms interleaved"
 OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, VOID, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -95,7 +95,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         "--classes", metavar="NAME,...", help=f"of the suite; all by default, {JUDGED} for the second pair"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
-    parser.add_argument("--prompts-per-class", type=int, default=6, help="of the suite (default 6, all it has)")
+    parser.add_argument("--prompts-per-class", type=int, default=24, help="of the suite (default 24, all it has)")
     parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")
     parser.add_argument("--warm-up", default="auto", metavar="N|auto", help="requests before, or until stable (auto)")
     parser.add_argument(
