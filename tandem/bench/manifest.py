@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 import hashlib
-import os
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench import json_file
+from tandem.bench.fault import BenchError
 from tandem.bench.record import UNREADABLE
 from tandem.bench.schedule import control_numbers
 
@@ -273,17 +273,4 @@ def write(folder: Path, manifest: Manifest) -> None:
     Raises:
         WorldError: the folder cannot be written to.
     """
-    path = folder / FILE
-    new = path.with_name(f"{FILE}.new")
-    try:
-        with new.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        new.replace(path)
-    except OSError as error:
-        raise WorldError(
-            f"the manifest cannot be written: {error.strerror or error}",
-            where=str(path),
-            change="make room, or choose a folder that may be written to",
-        ) from error
+    json_file.save(folder / FILE, manifest, what="the manifest")

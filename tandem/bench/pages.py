@@ -12,10 +12,10 @@ from types import TracebackType
 from typing import Literal, Self
 
 import aiohttp
-import msgspec
 
+from tandem.bench import json_file
 from tandem.bench.counters import FILE, Scrape, parse
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench.fault import BenchError
 from tandem.bench.plan import MIXED, Turn
 from tandem.bench.wire import Server
 
@@ -81,13 +81,4 @@ def append(folder: Path, scrape: Scrape) -> None:
     Raises:
         WorldError: the disk took no more.
     """
-    path = folder / FILE
-    try:
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(scrape) + b"\n")
-    except OSError as error:
-        raise WorldError(
-            f"the counters cannot be written: {error.strerror or error}; the records are kept",
-            where=str(path),
-            change="make room, then run again with --resume",
-        ) from error
+    json_file.append(folder / FILE, scrape, what="the counters")

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench import json_file
+from tandem.bench.fault import BenchError
 from tandem.bench.host import HostWatch
 from tandem.bench.plan import Turn
 from tandem.bench.record import UNREADABLE
@@ -77,19 +78,8 @@ class Laps:
         lap, ended, asked = self.watch.lap(), self._round, self.asked
         self._round, self.asked = None, False
         if ended is not None and asked:
-            _append(self.folder / FILE, RoundLoad(round=ended, **lap._asdict()))
-
-
-def _append(path: Path, load: RoundLoad) -> None:
-    try:
-        with path.open("ab") as file:
-            file.write(msgspec.json.encode(load) + b"\n")
-    except OSError as error:
-        raise WorldError(
-            f"the load of a round cannot be written: {error.strerror or error}; the records are kept",
-            where=str(path),
-            change="make room, then run again with --resume",
-        ) from error
+            load = RoundLoad(round=ended, **lap._asdict())
+            json_file.append(self.folder / FILE, load, what="the load of a round")
 
 
 def read(folder: Path) -> Iterator[RoundLoad]:

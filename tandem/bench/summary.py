@@ -21,8 +21,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from tandem.bench import counters, manifest, turns
-from tandem.bench.fault import BenchError, WorldError
+from tandem.bench import counters, json_file, manifest, turns
+from tandem.bench.fault import BenchError
+from tandem.bench.folder import RECORDS
 from tandem.bench.manifest import Manifest
 from tandem.bench.notes import notes
 from tandem.bench.quantiles import Values, spread
@@ -33,7 +34,6 @@ from tandem.metrics import CATALOGUE, Metric, metric
 
 SCHEMA = 1
 FILE = "summary.json"
-RECORDS = "records.jsonl"
 ALL = "all"
 _DECIMALS = 6  # of a millisecond: finer than any clock here
 _PART = 32 << 20  # bytes of records: below, starting a process takes longer than reading
@@ -172,17 +172,7 @@ def save(folder: Path, summary: Summary) -> None:
     Raises:
         WorldError: the folder cannot be written to.
     """
-    path = folder / FILE
-    new = path.with_name(f"{FILE}.new")
-    try:
-        new.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
-        new.replace(path)
-    except OSError as error:
-        raise WorldError(
-            f"the summary cannot be written: {error.strerror or error}",
-            where=str(path),
-            change="make room or choose a folder that may be written to; the records are whole",
-        ) from error
+    json_file.save(folder / FILE, summary, what="the summary")
 
 
 def read(path: Path, limits: Mapping[str, float] | None = None, controls: frozenset[int] = frozenset()) -> Tally:

@@ -157,8 +157,10 @@ def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
     Raises:
         KeyboardInterrupt: it was interrupted.
     """
+    from tandem.bench.folder import RECORDS  # noqa: PLC0415 - the bench is loaded when it runs
+
     code = Exit.DONE
-    if outcome.begun and (folder / "records.jsonl").exists() and not (outcome.fault and chosen.as_json):
+    if outcome.begun and (folder / RECORDS).exists() and not (outcome.fault and chosen.as_json):
         figures_alone = outcome.reason == "interrupted"  # who has interrupted waits for no verdict; `report` gives it
         code = _report(folder, argparse.Namespace(figures=True) if figures_alone else None, chosen)
     if outcome.reason == "interrupted":

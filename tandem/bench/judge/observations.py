@@ -21,12 +21,12 @@ from tandem.bench import counters, manifest
 from tandem.bench.columns import Fields, Mask, Whole
 from tandem.bench.derive import figures
 from tandem.bench.fault import BenchError
+from tandem.bench.folder import RECORDS
 from tandem.bench.judge.form import CONTROL, Load
 from tandem.bench.manifest import Manifest
 from tandem.bench.quantiles import Values
 from tandem.bench.reading import Block, Form, Part, blocks
 from tandem.bench.record import NULL, Measured, Number, Record, Torn, Unparsed
-from tandem.bench.summary import RECORDS
 
 Digests = NDArray[np.uint64]
 UNKNOWN = -1

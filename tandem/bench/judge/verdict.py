@@ -11,11 +11,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
+from tandem.bench import json_file
 from tandem.bench.claims.answers import answers
-from tandem.bench.fault import WorldError
+from tandem.bench.folder import RECORDS
 from tandem.bench.judge.acceptance import acceptance
 from tandem.bench.judge.cells import cells
 from tandem.bench.judge.controls import controls
@@ -25,7 +25,6 @@ from tandem.bench.judge.headline import headlines
 from tandem.bench.judge.observations import Observations
 from tandem.bench.manifest import Manifest, run_id
 from tandem.bench.output.equality import equality
-from tandem.bench.summary import RECORDS
 from tandem.metrics import metric
 
 _BACK_S = 60.0  # further back than any two records are written out of turn
@@ -130,16 +129,7 @@ def save(folder: Path, verdict: Verdict) -> Path:
         WorldError: the folder cannot be written to.
     """
     path = folder / FILE
-    new = path.with_name(f"{FILE}.new")
-    try:
-        new.write_bytes(msgspec.json.format(msgspec.json.encode(verdict), indent=2) + b"\n")
-        new.replace(path)
-    except OSError as error:
-        raise WorldError(
-            f"the verdict cannot be written: {error.strerror or error}",
-            where=str(path),
-            change="make room or choose a folder that may be written to; the records are whole",
-        ) from error
+    json_file.save(path, verdict, what="the verdict")
     return path
 
 
