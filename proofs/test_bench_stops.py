@@ -19,7 +19,8 @@ STOPS = 30
 TEXTS = {"code": [f"say {number}" for number in range(24)], "chat": [f"tell {number}" for number in range(12)]}
 ROUNDS, CONTROLS, ARMS = 2, 1, 2
 # 130 once the run hears signals; before and after, the interpreter ends as any other program does
-ENDS = {0, 130, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT}
+WHOLE = {0, 4}  # 4: all is measured, on a machine too busy for a verdict
+ENDS = WHOLE | {130, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT}
 PLANNED = (ROUNDS + CONTROLS) * ARMS * sum(map(len, TEXTS.values()))
 
 
@@ -60,7 +61,7 @@ def test_stopped_at_random_moments_every_request_is_answered_once(pair, chance, 
         lengths = ("--rounds", str(ROUNDS), "--control-rounds", str(CONTROLS))
         flags, out = pair.flags(folder, TEXTS, *lengths), folder / "out"
         code, before = None, b""
-        while code != 0:
+        while code not in WHOLE:
             begun = (out / "manifest.json").exists()
             path = out / "records.jsonl"
             code, said = stopped(chance, [*flags, "--resume" if begun else "--out", str(out)], path)

@@ -12,7 +12,7 @@ from botocore.loaders import Loader
 sys.path.insert(0, str(Path(__file__).parent.parent / "artifacts"))
 
 from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
-from bench_cli import without_page
+from bench_cli import however_busy, without_page
 from fleet_world import Fleet, write_environment
 
 from tandem.twin.aws import fleet as knobs
@@ -57,4 +57,11 @@ def fleet(undeployed: Fleet) -> Fleet:
 def no_page() -> Iterator[None]:
     """Leave the page of a run out, in what this test measures."""
     with without_page():
+        yield
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """Void no run of this test because of the tests beside it."""
+    with however_busy():
         yield

@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
 
 import pytest
-from bench_cli import Pair, Schedule, records, without_page
+from bench_cli import Pair, Schedule, however_busy, records, without_page
 
-from tandem.bench.judge import conditions
 from tandem.cli import main
 
-pytestmark = pytest.mark.xdist_group("bench-codes")  # its servers and runs are made once
+pytestmark = [
+    pytest.mark.xdist_group("bench-codes"),  # its servers and runs are made once
+    pytest.mark.usefixtures("no_page", "busy"),
+]
 FAILS = '#schedule {"fault": "status", "status": 500}'
 DROPS = '#schedule {"fault": "drop", "fault_at": 1}'
 ENDLESS = '#schedule {"fault": "endless", "fault_at": 1}'
 NO_USAGE = '#schedule {"fault": "no_usage"}'
-
-
-@pytest.fixture(autouse=True)
-def _of_requests_alone(monkeypatch, no_page):  # noqa: ARG001 - it only has to be there
-    """No code 4 because all tests at once keep this machine busy."""
-    monkeypatch.setattr(conditions, "LEAST_S", math.inf)
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +30,7 @@ def pair():
 def finished(pair, tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     flags = pair.flags(folder, {"code": ["a", "b"]}, "--placement", "a=first-half", "b=second-half")
-    with without_page():
+    with without_page(), however_busy():
         assert main([*flags, "--out", str(folder / "out")]) == 0
     return folder / "out"
 

@@ -24,7 +24,7 @@ from tandem.bench import manifest
 from tandem.cli import main
 from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
 
-pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("no_page")]
+pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("no_page", "busy")]
 ARMS = ("qwen-vllm", "qwen-sd-vllm")
 
 

@@ -9,7 +9,7 @@ import resource
 import signal
 
 import pytest
-from bench_cli import Pair, Schedule, records, start, wait, without_page
+from bench_cli import Pair, Schedule, however_busy, records, start, wait, without_page
 
 from tandem.cli import main
 
@@ -23,7 +23,7 @@ PLANNED = 2 * 36
 
 @pytest.fixture(scope="module")
 def pageless():
-    with without_page():
+    with without_page(), however_busy():
         yield
 
 

@@ -10,6 +10,8 @@ from tandem.cli import main
 ROOT = Path(__file__).parent.parent.parent
 ASK = "import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1] + '/health').status, sys.argv[2])"
 
+WHOLE = {0, 4}  # of a measurement: 4 where this machine is too busy for a verdict
+
 
 @pytest.fixture
 def then(monkeypatch, tmp_path):
@@ -56,7 +58,7 @@ def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capf
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", "qwen-vllm={qwen-vllm}",
         "--variant", "qwen-sd-vllm={qwen-sd-vllm}", "--model", "Qwen/Qwen3-32B", "--suite", "real", "--mixed",
         "--prompts-per-class", "1", "--concurrency", "16", "--max-tokens", "2", "--warm-up", "0", "--out", str(run),
-    ) == 0  # fmt: skip
+    ) in WHOLE  # fmt: skip
     capfd.readouterr()
 
     logs = [str(tmp_path / f"{name}.jsonl") for name in ("qwen-vllm", "qwen-sd-vllm")]
@@ -74,7 +76,7 @@ def test_a_log_of_another_server_leaves_nothing_to_compare(then, tmp_path, capfd
     assert then(
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", "{qwen-vllm}", "--model", "Qwen/Qwen3-32B",
         "--mixed", "--prompts-per-class", "1", "--max-tokens", "2", "--warm-up", "0", "--out", str(run),
-    ) == 0  # fmt: skip
+    ) in WHOLE  # fmt: skip
 
     assert main(["bench", "truth", str(run), "--log", str(log)]) == 3
     assert "left out: 28 requests" in capfd.readouterr().out
