@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import random
 import shutil
 import statistics
@@ -22,7 +21,6 @@ import time
 import venv
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -30,6 +28,7 @@ for place in (ROOT, ROOT / "tests" / "artifacts"):
     sys.path.insert(0, str(place))
 
 from compiled import TARGET, variables, write_artifact, write_outcome  # noqa: E402
+from taken_on import taken_on  # noqa: E402
 
 from tandem.artifacts.files import files_below  # noqa: E402
 from tandem.artifacts.manifest import Manifest  # noqa: E402
@@ -89,8 +88,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=os.environ.get("TMPDIR")) as name:
         rows = measure(Path(name), options)
-    print(f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-          f"`{' '.join(['python', 'benchmarks/artifacts.py', *sys.argv[1:]])}`\n")  # fmt: skip
+    print(f"{taken_on()}, `{' '.join(['python', 'benchmarks/artifacts.py', *sys.argv[1:]])}`\n")
     print("| what | ours | `aws s3 sync` | target |\n|---|---|---|---|")
     for row in rows:
         print(f"| {' | '.join(row)} |")

@@ -13,12 +13,10 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import platform
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
@@ -32,10 +30,13 @@ sys.path.insert(0, str(ROOT))
 
 import coverage_reports  # noqa: E402
 import coverage_world  # noqa: E402
+from between_marks import MEASUREMENT, write_between  # noqa: E402
 from coverage_ways import WAYS, Said, by_prompt, by_prompt_and_start  # noqa: E402
 from coverage_world import PLAIN, SEED, Server  # noqa: E402
+from taken_on import taken_on  # noqa: E402
 
-DOCUMENT = ROOT / "docs" / "measurement.md"
+from tandem.bench.fault import BenchError  # noqa: E402
+
 RATIOS = (0.8, 1.0, 1.05, 1.5, 3.0)
 PROMPTS = (12, 24)
 ROUNDS = 4
@@ -201,7 +202,7 @@ def main() -> int:
     """Print the tables; 1 where a promise is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a cell (default 1000)")
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {MEASUREMENT.relative_to(ROOT)}")
     options = parser.parse_args()
     begun = time.monotonic()
     cells = [Cell(ratio, prompts) for ratio in (*RATIOS, None) for prompts in PROMPTS]
@@ -212,7 +213,11 @@ def main() -> int:
     text = "\n".join([_head(options.seeds, seconds, held=held), "", *table(found), "", _of_reports(called)])
     print(text)
     if options.write:
-        _write(text)
+        try:
+            write_between("coverage", text)
+        except BenchError as fault:
+            print(f"error: {fault}", file=sys.stderr)
+            return fault.code
     return 0 if held else 1
 
 
@@ -228,21 +233,8 @@ def _of_reports(called: Mapping[coverage_reports.Null, Shares]) -> str:
 
 
 def _head(seeds: int, seconds: float, *, held: bool) -> str:
-    today = datetime.now(UTC).date().isoformat()
-    return (
-        f"`python benchmarks/coverage.py`, {today}, {os.cpu_count()} cores, Python {platform.python_version()}, "
-        f"{seconds:.0f} s; {seeds} seeds a cell; promises {'held' if held else '**not held**'}."
-    )
-
-
-def _write(text: str) -> None:
-    begin, end = "<!-- coverage: begin -->", "<!-- coverage: end -->"
-    document = DOCUMENT.read_text()
-    before, _, rest = document.partition(begin)
-    _, _, after = rest.partition(end)
-    if begin not in document or not after:
-        raise SystemExit(f"{DOCUMENT} lacks {begin} ... {end}")
-    DOCUMENT.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+    promises = "held" if held else "**not held**"
+    return f"`python benchmarks/coverage.py`, {taken_on()}, {seconds:.0f} s; {seeds} seeds a cell; promises {promises}."
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ import yaml
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from between_marks import write_between  # noqa: E402
 from llmperf_tool import VENV, packed, prepared  # noqa: E402
 
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
@@ -73,7 +74,7 @@ class Scenario:
     compared: bool = True
 
 
-RUNS, DOCUMENT = ROOT / "tests" / "bench" / "llmperf_runs", ROOT / "docs" / "measurement.md"
+RUNS = ROOT / "tests" / "bench" / "llmperf_runs"
 BLOCKS = {"traps": table.traps, "comparison": table.lines, "tokenizers": table.foreign, "machine": table.machine}
 
 SCENARIOS = {
@@ -144,16 +145,8 @@ def _record(out: Path, blocks: Mapping[str, str]) -> None:
     shutil.rmtree(RUNS, ignore_errors=True)
     # what programs printed names this machine's folders
     shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json", "log"))
-    text = DOCUMENT.read_text()
     for name, block in blocks.items():
-        head, begun, rest = text.partition(f"<!-- llmperf {name} -->\n")
-        _, ended, tail = rest.partition(f"<!-- llmperf {name}, end -->")
-        if not (begun and ended):
-            raise BenchError(
-                f"there is no place for the block {name}", where=str(DOCUMENT), change="put its two marks back"
-            )
-        text = f"{head}{begun}{block}\n{ended}{tail}"
-    DOCUMENT.write_text(text)
+        write_between(f"llmperf {name}", block)
 
 
 def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:

@@ -11,11 +11,8 @@ records is benchmarks/records.py. Ends with 1 where a limit is not held.
 from __future__ import annotations
 
 import argparse
-import os
-import platform
 import sys
 import tempfile
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
@@ -25,11 +22,11 @@ sys.path.insert(0, str(ROOT))
 import load_accuracy  # noqa: E402
 import load_bursts  # noqa: E402
 import load_capacity  # noqa: E402
+from between_marks import MEASUREMENT, write_between  # noqa: E402
 from load_parts import PartError  # noqa: E402
+from taken_on import taken_on  # noqa: E402
 
 from tandem.bench.fault import BenchError  # noqa: E402
-
-DOCUMENT = ROOT / "docs" / "measurement.md"
 
 
 def accuracy(folder: Path) -> tuple[list[str], bool]:
@@ -74,7 +71,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
     parser.add_argument("--llmperf", type=Path, metavar="DIR", help="checkout of llmperf's pinned commit")
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}")
+    parser.add_argument("--write", action="store_true", help=f"put the tables into {MEASUREMENT.relative_to(ROOT)}")
     options = parser.parse_args()
     measure = {"accuracy": accuracy, "bursts": bursts, "capacity": partial(capacity, checkout=options.llmperf)}
     held = True
@@ -82,30 +79,19 @@ def main() -> int:
         with tempfile.TemporaryDirectory(prefix="tandem-load-") as folder:
             try:
                 lines, holds = measure[name](Path(folder))
+                text = "\n".join([_head(holds=holds), "", *lines])
+                print(f"\n## {name}\n\n{text}")
+                if options.write:
+                    write_between(name, text)
             except (PartError, BenchError) as failure:
                 print(f"error: {name}: {failure}", file=sys.stderr)
                 return 3
-        text = "\n".join([f"{_machine()}; limits {'held' if holds else '**not held**'}.", "", *lines])
-        print(f"\n## {name}\n\n{text}")
-        if options.write:
-            _write(name, text)
         held &= holds
     return 0 if held else 1
 
 
-def _machine() -> str:
-    today = datetime.now(UTC).date().isoformat()
-    return f"`python benchmarks/load.py`, {today}, {os.cpu_count()} cores, Python {platform.python_version()}"
-
-
-def _write(name: str, text: str) -> None:
-    begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
-    document = DOCUMENT.read_text()
-    before, _, rest = document.partition(begin)
-    _, _, after = rest.partition(end)
-    if begin not in document or not after:
-        raise SystemExit(f"{DOCUMENT} lacks {begin} ... {end}")
-    DOCUMENT.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+def _head(*, holds: bool) -> str:
+    return f"`python benchmarks/load.py`, {taken_on()}; limits {'held' if holds else '**not held**'}."
 
 
 if __name__ == "__main__":

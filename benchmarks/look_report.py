@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-from look import MOST_BYTES, PAINT_MS, SCHEMES, TIME_OUT_S, TRIES, WIDTHS, Tab, browser, keep, print_page, shoot, tab
+from browser import USED, Tab, View, faults, look_at, print_page, shoot, shown, widths
 
+FRAME_S = 0.3  # until the first paint of a page that is loaded stands in its own records
 _STATE = """({
   paint_ms: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? NaN,
   elements: document.querySelectorAll("*").length,
@@ -36,59 +36,31 @@ _LAID_OUT = """(() => {
   return {
     drawings: drawings.length,
     cut: drawings.flatMap(cut).slice(0, 5),
-    too_wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
-    wider: [...document.querySelectorAll("body *")].filter((each) => each.getBoundingClientRect().right > innerWidth + 1
-      && !each.closest(".wide-table, svg, nav")).slice(0, 3).map((each) => each.outerHTML.slice(0, 120)),
   };
 })()"""
 
 
-async def look(session: aiohttp.ClientSession, address: str, url: str, out: Path) -> list[str]:
-    """Look at one report in every scheme and width; return what is wrong."""
-    wrong = []
-    for scheme, (name, (width, height, phone)) in itertools.product(SCHEMES, WIDTHS.items()):
-        async with tab(session, address) as opened:
-            await opened.ask("Emulation.setDeviceMetricsOverride", width=width, height=height,
-                             deviceScaleFactor=2 if phone else 1, mobile=phone)  # fmt: skip
-            await opened.ask("Emulation.setEmulatedMedia",
-                             features=[{"name": "prefers-color-scheme", "value": scheme}])  # fmt: skip
-            state = await _opened(opened, url)
-            await opened.value(_ALL_SHOWN)
-            state |= await opened.value(_LAID_OUT)
-            print(f"{scheme:5} {name:7} first paint {state['paint_ms']:.0f} ms, {state['drawings']} charts, "
-                  f"{state['elements']} elements")  # fmt: skip
-            if name == "desktop" and scheme == "light":
-                wrong += [f"keyboard: {each}" for each in await _used(opened)]
-            await shoot(opened, out / f"{scheme}-{name}", width, height)
-            if name == "desktop" and scheme == "light":
-                keep(out / "printed.pdf", await print_page(opened))
-            wrong += [f"{scheme} {name}: {each}" for each in _faults(state, opened, url)]
-    return wrong
-
-
-async def _opened(opened: Tab, url: str) -> dict[str, Any]:
-    """Open the page, again where its first paint took too long: a busy machine is no fault of the page."""
-    for _ in range(TRIES):
-        opened.loaded.clear()
-        await opened.ask("Page.navigate", url=url)
-        await asyncio.wait_for(opened.loaded.wait(), TIME_OUT_S)
-        await asyncio.sleep(0.3)  # a frame
-        state = dict(await opened.value(_STATE))
-        if (state["paint_ms"] or PAINT_MS) < PAINT_MS:
-            break
-    return state
-
-
-def _faults(state: dict[str, Any], opened: Tab, own: str) -> list[str]:
-    late = not (state["paint_ms"] or PAINT_MS) < PAINT_MS
+async def look(opened: Tab, view: View, url: str, out: Path) -> list[str]:
+    """Look at one report in one view; leave its pictures in `out` and return what is wrong."""
+    state = await shown(opened, url, _loaded)
+    await opened.value(_ALL_SHOWN)
+    state |= await opened.value(_LAID_OUT) | await opened.value(widths(".wide-table, svg, nav"))
+    print(f"{view.scheme:5} {view.screen:7} first paint {state['paint_ms'] or 0:.0f} ms, {state['drawings']} charts, "
+          f"{state['elements']} elements")  # fmt: skip
+    wrong = [f"keyboard: {each}" for each in await _used(opened)] if view == USED else []
+    await shoot(opened, view, out / view.name)
+    if view == USED:
+        await print_page(opened, out / "printed.pdf")
     return [
-        *(f"console: {error}" for error in opened.seen.errors),
-        *(f"a request to {url}" for url in opened.seen.requests if url != own),
-        *([f"{state['too_wide']} px wider than the screen"] if state["too_wide"] > 0 else []),
-        *(f"stands out on the right: {element}" for element in state["wider"]),
+        *wrong,
+        *faults(state, opened.seen, url),
         *(f"cut at the edge of its chart: {text}" for text in state["cut"]),
-        *([f"the first paint took {state['paint_ms']} ms, not {PAINT_MS}"] if late else []),
     ]
+
+
+async def _loaded(opened: Tab) -> dict[str, Any]:
+    await asyncio.sleep(FRAME_S)
+    return dict(await opened.value(_STATE))
 
 
 async def _used(opened: Tab) -> list[str]:
@@ -103,17 +75,11 @@ async def _used(opened: Tab) -> list[str]:
     if await opened.value(f"{table} === null"):
         return [*wrong, "no chart has a table"]
     await opened.value(f"{table}.querySelector('summary').focus()")
-    await opened.ask("Input.dispatchKeyEvent", type="keyDown", key="Enter", code="Enter", text="\r")
-    await opened.ask("Input.dispatchKeyEvent", type="keyUp", key="Enter", code="Enter")
+    await opened.key("Enter", text="\r")
     if not await opened.value(f"{table}.open && {table}.querySelector('table').checkVisibility()"):
         wrong.append("Enter does not open a chart's table")
     await opened.value(f"{table}.open = false")
     return wrong
-
-
-async def _looked(url: str, out: Path) -> list[str]:
-    async with browser() as address, aiohttp.ClientSession() as session:
-        return await look(session, address, url, out)
 
 
 def main(pages: list[Path], out: Path) -> int:
@@ -128,11 +94,10 @@ def main(pages: list[Path], out: Path) -> int:
     """
     wrong = []
     for page in pages:
-        folder, size = out / page.parent.name, page.stat().st_size
+        folder = out / page.parent.name
         folder.mkdir(parents=True, exist_ok=True)
-        print(f"{page}: {size / 1e6:.2f} MB; pictures in {folder}")
-        wrong += [f"{page}: {each}" for each in asyncio.run(_looked(page.absolute().as_uri(), folder))]
-        wrong += [f"{page}: {size} bytes, more than {MOST_BYTES}"] if size > MOST_BYTES else []
+        print(f"{page}: {page.stat().st_size / 1e6:.2f} MB; pictures in {folder}")
+        wrong += [f"{page}: {each}" for each in look_at(page, partial(look, out=folder))]
     for each in wrong:
         print(f"wrong: {each}", file=sys.stderr)
     return 1 if wrong else 0

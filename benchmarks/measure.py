@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -15,8 +14,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
+
+from taken_on import taken_on
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -113,9 +113,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         rows = rendering(runs, folder) + checking(runs, folder) + synthesis(runs, folder)
-    print(
-        f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, Python {platform.python_version()}, median of {runs}\n"
-    )
+    print(f"{taken_on()}, median of {runs}\n")
     print("| what | seconds | |\n|---|---|---|")
     for what, seconds, note in rows:
         print(f"| {what} | {seconds:.2f} | {note} |")

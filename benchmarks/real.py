@@ -32,6 +32,7 @@ for place in (ROOT, ROOT / "benchmarks"):
 import others  # noqa: E402
 import real_table  # noqa: E402
 import real_verdict  # noqa: E402
+from between_marks import write_between  # noqa: E402
 
 from tandem.bench.fault import BenchError  # noqa: E402
 from tandem.twin.real.fault import RealError  # noqa: E402
@@ -40,8 +41,7 @@ from tandem.twin.real.server import MODEL, NGRAM, THREADS, RealServer, self_draf
 from tandem.twin.real.weights import weights  # noqa: E402
 
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
-DOCUMENT = ROOT / "docs" / "measurement.md"
-BEGIN, END = "<!-- make real writes from here -->", "<!-- to here -->"
+FIGURES = "make real"  # as their marks in the document say
 FACTS = "facts.json"
 PAIRS = ("ngram", "self-draft")
 JUDGED = "structured,open-ended"  # 24 and 16 prompts: enough for an interval; six, as rewriting has, describe
@@ -78,9 +78,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the servers are stopped, what was recorded is kept", file=sys.stderr)
         return INTERRUPTED
-    print("\n".join(lines))
+    text = "\n".join(lines)
+    print(text)
     if not options.no_docs:
-        write_between(DOCUMENT, lines)
+        write_between(FIGURES, text)
     if options.report is None:
         print(real_verdict.report(folder / PAIRS[0]))
     void = any(pair.get("ended") == VOID for pair in _facts(folder)["pairs"].values())
@@ -291,24 +292,6 @@ def _verdict(said: list[str]) -> str:
         "server's counter agree within the window of each request; no "
         "request failed, no token came from a prefix cache, and the arm without speculation counted no draft."
     )
-
-
-def write_between(path: Path, lines: Sequence[str]) -> None:
-    """Put the lines between the document's two markers.
-
-    Raises:
-        BenchError: it has none.
-    """
-    text = path.read_text() if path.exists() else ""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not (begin and end):
-        raise BenchError(
-            "the document has no place for the tables",
-            where=str(path),
-            change=f"put back the lines {BEGIN!r} and {END!r}, or add --no-docs",
-        )
-    path.write_text("\n".join([f"{head}{BEGIN}", *lines, f"{END}{tail}"]))
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ import sys
 import tempfile
 import threading
 import time
-from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+from taken_on import taken_on
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -165,8 +165,8 @@ def main() -> None:
         runs = [report(folder, *([] if options.judged else ["--figures"])) for _ in range(options.runs)]
         page = (folder / "report.html").stat().st_size if options.judged else 0
     print(
-        f"{datetime.now(tz=UTC).date()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, Python "
-        f"{platform.python_version()}, {records} records, {size / 1e9:.2f} GB, {size // records} bytes each\n"
+        f"{taken_on()}, load {os.getloadavg()[0]:.1f}, {records} records, {size / 1e9:.2f} GB, "
+        f"{size // records} bytes each\n"
     )
     most_s, most_gb = (JUDGED_S, JUDGED_GB) if options.judged else (LIMIT_S, LIMIT_GB)
     print(f"| what | measured | limit at {JUDGED_RECORDS if options.judged else RECORDS:,} |\n|---|---|---|")

@@ -9,18 +9,16 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import uvloop
+from taken_on import taken_on
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -43,7 +41,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0, help="of each run of the server")
     parser.add_argument("--only", choices=["virtual", "served"], help="one of the two")
     options = parser.parse_args()
-    print(f"{datetime.now(UTC):%Y-%m-%d}, {os.cpu_count()} cores, Python {platform.python_version()}")
+    print(taken_on())
     if options.only != "served":
         _print_virtual(options.requests)
     if options.only != "virtual":

@@ -29,7 +29,8 @@ def scenarios() -> dict[str, Scenario]:
 
 @pytest.mark.parametrize("name", BLOCKS)
 def test_the_document_says_what_the_files_say(name: str) -> None:
-    (stated,) = re.findall(rf"<!-- llmperf {name} -->\n(.*?)\n<!-- llmperf {name}, end -->", PAGE, flags=re.DOTALL)
+    begin, end = (f"<!-- llmperf {name}: {mark} -->" for mark in ("begin", "end"))
+    (stated,) = re.findall(rf"{begin}\n(.*?)\n{end}", PAGE, flags=re.DOTALL)
 
     assert stated.splitlines() == list(BLOCKS[name](RUNS))
 

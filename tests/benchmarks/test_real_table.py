@@ -171,28 +171,3 @@ def test_times_of_a_busy_machine_are_said_to_be_no_measure(tmp_path):
     lines, _ = real.section(tmp_path / "run")
 
     assert any("others took 60% of the processors" in line for line in lines)
-
-
-def test_only_what_stands_between_the_markers_is_written(tmp_path):
-    document = tmp_path / "measurement.md"
-    document.write_text(f"before\n{real.BEGIN}\nold\n{real.END}\nafter\n")
-
-    real.write_between(document, ["new"])
-
-    assert document.read_text() == f"before\n{real.BEGIN}\nnew\n{real.END}\nafter\n"
-
-
-def test_a_document_without_markers_is_left_alone(tmp_path):
-    document = tmp_path / "measurement.md"
-    document.write_text("before\n")
-
-    with pytest.raises(BenchError, match="no place for the tables"):
-        real.write_between(document, ["new"])
-
-    assert document.read_text() == "before\n"
-
-
-def test_the_document_has_a_place_for_the_tables():
-    text = real.DOCUMENT.read_text()
-
-    assert text.count(real.BEGIN) == text.count(real.END) == 1

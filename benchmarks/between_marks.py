@@ -1,0 +1,44 @@
+"""Where the figures of a benchmark stand in a document: between two marks that bear the benchmark's name.
+
+Invariant: what stands outside of the marks stays as it is, and a document without them is left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from tandem.bench.fault import BenchError  # noqa: E402
+
+MEASUREMENT = ROOT / "docs" / "measurement.md"
+
+
+def marks(name: str) -> tuple[str, str]:
+    """Return the lines before and behind the figures of this name."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def write_between(name: str, text: str, document: Path = MEASUREMENT) -> None:
+    """Put `text` in the place of what stands between the marks of this name.
+
+    Args:
+        name: of the figures.
+        text: Markdown, without the newline at its end.
+        document: that has the marks.
+
+    Raises:
+        BenchError: it has not, or one of them alone.
+    """
+    begin, end = marks(name)
+    written = document.read_text() if document.exists() else ""
+    before, begun, rest = written.partition(f"{begin}\n")
+    _, ended, after = rest.partition(end)
+    if not (begun and ended):
+        raise BenchError(
+            f"the document has no place for {name}", where=str(document), change=f"put back the lines {begin} and {end}"
+        )
+    document.write_text(f"{before}{begun}{text}\n{ended}{after}")

@@ -1,0 +1,69 @@
+"""Figures are written between the marks of their name, and nowhere else."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+
+import load
+import real
+from between_marks import MEASUREMENT, marks, write_between
+
+from tandem.bench.fault import BenchError
+
+BEGIN, END = marks("bursts")
+
+
+@pytest.fixture
+def document(tmp_path: Path) -> Path:
+    written = tmp_path / "page.md"
+    written.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
+    return written
+
+
+def test_only_what_stands_between_the_marks_is_written(document: Path) -> None:
+    write_between("bursts", "new", document)
+
+    assert document.read_text() == f"before\n{BEGIN}\nnew\n{END}\nafter\n"
+
+
+def test_what_is_written_again_is_the_same(document: Path) -> None:
+    write_between("bursts", "new", document)
+    once = document.read_bytes()
+    write_between("bursts", "new", document)
+
+    assert document.read_bytes() == once
+
+
+def test_marks_of_another_name_are_left_alone(document: Path) -> None:
+    before = document.read_text()
+
+    with pytest.raises(BenchError, match="no place for accuracy"):
+        write_between("accuracy", "new", document)
+
+    assert document.read_text() == before
+
+
+@pytest.mark.parametrize("missing", [BEGIN, END])
+def test_a_document_with_one_of_the_marks_alone_is_left_alone(document: Path, missing: str) -> None:
+    document.write_text(document.read_text().replace(missing, ""))
+    before = document.read_text()
+
+    with pytest.raises(BenchError, match="put back the lines"):
+        write_between("bursts", "new", document)
+
+    assert document.read_text() == before
+
+
+LLMPERF = [f"llmperf {name}" for name in ("traps", "comparison", "tokenizers", "machine")]
+
+
+@pytest.mark.parametrize("name", [*load.PARTS, "coverage", real.FIGURES, *LLMPERF])
+def test_the_measurements_page_has_one_place_for_each_benchmark(name: str) -> None:
+    page = MEASUREMENT.read_text()
+
+    assert [page.count(f"{mark}\n") for mark in marks(name)] == [1, 1]
