@@ -7,6 +7,7 @@ what was read, and one that cannot be understood stands for the safe side: a fen
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -26,9 +27,12 @@ TRIES = 4  # of a conditional write that somebody else came before
 CALLS = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
 LARGEST = 1 << 20  # bytes; what is longer is none of ours
 LONGEST_WORDS = 300
+LONGEST_WHY = 1000  # characters; SNS takes no message above 256 KiB, and a stop must be told
 YEARS = range(2000, 3000)
-RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError)  # all that a call of boto3 raises for the world
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError)  # what reading a spoilt object raises
+RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
+# what reading a spoilt object raises, and reading an answer that is none of the service's, as of a proxy in between
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
+RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError, *UNREADABLE)  # all that a call raises for the world
 FENCE_FIELDS = (
     "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at",
 )  # fmt: skip
@@ -310,7 +314,8 @@ def read_fence(clients: Clients, guarded: Guarded) -> Fence | None:
     try:
         said = json.loads(found.body)
         return Fence(
-            state=_state(said["state"]), who=str(said["who"]), why=str(said["why"]), run=_text_or_none(said["run"]),
+            state=_state(said["state"]), who=sentence(said["who"]), why=sentence(said["why"]),
+            run=_text_or_none(said["run"]),
             at=moment(said["at"]), passes=int(said.get("passes", 0)),
             last_look=moment(said["last_look"]) if said.get("last_look") else None,
             instances=_texts(said.get("instances", [])), terminated=_texts(said.get("terminated", [])),
@@ -333,7 +338,10 @@ def read_pointer(clients: Clients, guarded: Guarded) -> Pointer:
     if found is None:
         return Pointer()
     try:
-        return Pointer(run=_text_or_none(json.loads(found.body)["run"]), etag=found.etag)
+        run = _text_or_none(json.loads(found.body)["run"])
+        if run is not None and not RUN.fullmatch(run):
+            raise ValueError(f"names no run: {run!r}")
+        return Pointer(run=run, etag=found.etag)
     except UNREADABLE as error:
         fault = f"{guarded.url(POINTER_KEY)}: not understood ({short(error)}), so it counts as no lease"
         return Pointer(etag=found.etag, fault=fault)
@@ -357,7 +365,7 @@ def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Le
             raise ValueError("another run's" if said["run"] != pointer.run else "beats")
         labels = {str(name): str(value) for name, value in said["node_label"].items()}
         return Lease(
-            run=pointer.run, who=str(said["who"]), experiment=_text_or_none(said["experiment"]), node_label=labels,
+            run=pointer.run, who=sentence(said["who"]), experiment=_text_or_none(said["experiment"]), node_label=labels,
             created=moment(said["created"]), deadline=moment(said["deadline"]), beats=said["beats"],
             schedule=str(said["schedule"]), etag=pointer.etag,
         ), ""  # fmt: skip
@@ -389,15 +397,23 @@ def code_of(error: ClientError) -> str:
 
 def words(error: BaseException) -> str:
     """Return an error of boto3 in one line."""
-    return short(f"{code_of(error)}: {error.response['Error'].get('Message', '')}"
-                  if isinstance(error, ClientError) else error)  # fmt: skip
+    if isinstance(error, ClientError):
+        return short(f"{code_of(error)}: {error.response['Error'].get('Message', '')}")
+    strange = isinstance(error, UNREADABLE) and not isinstance(error, BotoCoreError)
+    return f"an answer that is none of the service's: {short(error)}" if strange else short(error)
 
 
-def short(error: object) -> str:
-    """Return an error or a text in one line that is not too long."""
+def short(error: object, longest: int = LONGEST_WORDS) -> str:
+    """Return an error or a text in one line that is not too long, of characters that can be sent and shown."""
     text = " ".join(f"{type(error).__name__}: {error}".split() if isinstance(error, BaseException)
                     else str(error).split())  # fmt: skip
-    return text if len(text) <= LONGEST_WORDS else f"{text[:LONGEST_WORDS]}..."
+    kept = text if len(text) <= longest else f"{text[:longest]}..."
+    return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in kept)
+
+
+def sentence(said: object) -> str:
+    """Return what somebody said of himself or his reasons as one that every channel takes."""
+    return short(said, LONGEST_WHY)
 
 
 def _state(said: Any) -> State:
@@ -408,7 +424,7 @@ def _state(said: Any) -> State:
 def _text_or_none(said: Any) -> str | None:
     if said is not None and not isinstance(said, str):
         raise TypeError(f"{said!r} is no text")
-    return said or None
+    return sentence(said) if said else None
 
 
 def _texts(said: Any) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ the lease and the one-shot stop are there before the raise, and a stop that came
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ from tandem.stop import (
     OWNER_TAG,
     POINTER_KEY,
     RAISED,
+    RUN,
     Clients,
     Guarded,
     Lease,
@@ -46,7 +46,6 @@ LABELS = ("raise.tandem/", "compile.tandem/")  # of ours, that a new raise takes
 TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
 RETRY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
-_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
 _LEASE_FIELDS = ("run", "who", "experiment", "node_label", "created", "deadline", "beats", "schedule")
 
 
@@ -115,7 +114,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
 
 
 def _require_sense(guarded: Guarded, *, run: str, hours: float, nodes: int) -> None:
-    if not _RUN.fullmatch(run):
+    if not RUN.fullmatch(run):
         raise RefusedError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
     if not LEAST_HOURS <= hours <= guarded.max_hours:
         raise RefusedError(f"{hours:g} hours are asked for", where=guarded.environment,

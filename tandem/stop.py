@@ -22,6 +22,7 @@ from tandem.fence import (
     FENCE_KEY,
     POINTER_KEY,
     RAISED,
+    RUN,
     TRIES,
     UNREADABLE,
     Clients,
@@ -44,6 +45,7 @@ from tandem.fence import (
     read_lease,
     read_pointer,
     said_of,
+    sentence,
     short,
     words,
     write,
@@ -66,6 +68,7 @@ __all__ = [
     "POINTER_KEY",
     "RAISED",
     "REAPER",
+    "RUN",
     "STOP_FAILURES",
     "UNITS",
     "Clients",
@@ -559,7 +562,8 @@ class _Pass:
 
     def _fence(self) -> None:
         """Write the fence, or keep the one that is there: two stops agree on the first."""
-        wanted = Fence(state="stopping", who=self.who, why="; ".join(self.due.why), run=self.run, at=self.seen.now)
+        why = sentence("; ".join(self.due.why))
+        wanted = Fence(state="stopping", who=self.who, why=why, run=self.run, at=self.seen.now)
 
         def closed(found: Fence | None) -> Fence | None:
             return None if found and found.closed and not found.fault else wanted
@@ -582,10 +586,23 @@ class _Pass:
             self.done.append(f"{guarded.group} set to 0")
 
     def _terminate(self) -> None:
-        with self._trying(f"terminating {', '.join(self.due.terminate)}"):
-            self.clients.ec2.terminate_instances(InstanceIds=list(self.due.terminate))
-            self.terminated = self.due.terminate
-            self.done.append(f"terminated by id: {', '.join(self.due.terminate)}")
+        """End them in one call; where EC2 refuses one of several, it ends none (API reference), so then one by one."""
+        together = self.due.terminate
+        with self._trying(f"terminating {', '.join(together)}"):
+            try:
+                self._end(together)
+            except ClientError:
+                if len(together) == 1:
+                    raise
+                for one in together:
+                    with self._trying(f"terminating {one}"):
+                        self._end((one,))
+        if self.terminated:
+            self.done.append(f"terminated by id: {', '.join(self.terminated)}")
+
+    def _end(self, ids: tuple[str, ...]) -> None:
+        self.clients.ec2.terminate_instances(InstanceIds=list(ids))
+        self.terminated = (*self.terminated, *ids)
 
     def _publish(self, metrics: Mapping[str, float]) -> None:
         data = [{"MetricName": name, "Value": value, "Unit": UNITS[name], "Timestamp": self.seen.now}
@@ -689,8 +706,8 @@ def stop(  # noqa: PLR0913 - each is a field of the fence
     Raises nothing for AWS: what could not be done is in the report's `failed`.
     """
     seen = look(clients, guarded, now)
-    asked = replace(due(seen, guarded), why=(why,), scale_down=_may_scale(seen))
-    return act(clients, guarded, seen, asked, who=who, run=run)
+    asked = replace(due(seen, guarded), why=(sentence(why),), scale_down=_may_scale(seen))
+    return act(clients, guarded, seen, asked, who=sentence(who), run=sentence(run) if run else None)
 
 
 def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fence:
@@ -715,7 +732,7 @@ def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fen
             f"the fleet is not gone: desired {seen.desired}, instances {ours or 'none'}", where=guarded.group,
             change=f"tandem stop --env {guarded.environment} and wait until tandem status lists none, then {again}",
         )  # fmt: skip
-    lifted = replace(seen.fence, state="lifted", who=who, why=f"lifted; was: {seen.fence.why}", at=now)
+    lifted = replace(seen.fence, state="lifted", who=who, why=sentence(f"lifted; was: {seen.fence.why}"), at=now)
     try:
         # first: a lease that outlived its fence would be live again. Written also where there is none, so that a
         # start which read before is refused

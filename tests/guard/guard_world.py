@@ -33,6 +33,7 @@ GUARDED = Guarded(
 )  # fmt: skip
 LABEL = {"raise.tandem/fast": "first"}
 ALIVE = ("pending", "running", "shutting-down")
+LONGEST_KEY, LONGEST_MESSAGE = 1024, 262144  # bytes that S3 and SNS take
 
 
 class Crash(BaseException):
@@ -53,6 +54,7 @@ class Machine:
     tags: dict[str, str]
     state: str = "pending"
     due: datetime | None = None
+    protected: bool = False  # by DisableApiTermination
 
 
 @dataclass(kw_only=True)
@@ -154,6 +156,8 @@ class World:
     def _get(self, *, Bucket: str, Key: str) -> Any:
         def effect() -> Any:
             assert Bucket == GUARDED.bucket
+            if len(Key.encode()) > LONGEST_KEY:  # what is no UTF-8 boto3 cannot send
+                raise refused("KeyTooLongError", "GetObject")
             if Key not in self.objects:
                 raise refused("NoSuchKey", "GetObject")
             body, etag, modified = self.objects[Key]
@@ -259,9 +263,11 @@ class World:
 
     def _terminate(self, *, InstanceIds: list[str]) -> Any:
         def effect() -> Any:
-            for one in self.machines:
-                if one.id in InstanceIds:
-                    self._end(one)
+            meant = [one for one in self.machines if one.id in InstanceIds]
+            if any(one.protected for one in meant):  # then none of the call's ends (EC2 API reference)
+                raise refused("OperationNotPermitted", "TerminateInstances")
+            for one in meant:
+                self._end(one)
             return {}
 
         return self._call("ec2.terminate_instances", effect)
@@ -326,6 +332,8 @@ class World:
             assert TopicArn == GUARDED.topic_arn
             assert len(Subject) < 100
             assert "\n" not in Subject
+            if len(Message.encode()) > LONGEST_MESSAGE:
+                raise refused("InvalidParameter", "Publish")
             self.told.append({"subject": Subject, "text": Message})
             return {}
 

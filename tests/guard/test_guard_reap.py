@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from guard_world import GUARDED, START
@@ -31,6 +32,7 @@ BLOCK = replace(
     GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=24), max_hours=24
 )
 BEATS = {"beats": True, "hours": 8}
+DEEP = b"[" * 100_000  # deeper than Python reads
 
 
 def why(world, guarded: Guarded = GUARDED) -> str:
@@ -153,7 +155,10 @@ def test_a_beat_of_the_future_is_none_where_clocks_cannot_explain_it(world, star
     assert bool(why(world)) is stops
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b'{"at": 3}', b'{"at": "soon"}', b'{"at": "2026-11-21T09:00:00"}'])
+UNDATED = [b"", b"{", b"[]", b'{"at": 3}', b'{"at": "soon"}', b'{"at": "2026-11-21T09:00:00"}', DEEP]
+
+
+@pytest.mark.parametrize("body", UNDATED, ids=lambda body: repr(body[:32]))
 def test_a_beat_that_cannot_be_understood_is_none_and_said(world, start, body):
     start(**BEATS)
     world.advance(60)
@@ -243,7 +248,9 @@ def test_tags_of_a_block_that_cannot_be_understood_are_said(world):
 
 
 @pytest.mark.parametrize("key", [POINTER_KEY, lease_key("r1")])
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"run": 7}', b"\xff"])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b"null", b'{"run": 7}', b"\xff", DEEP], ids=lambda body: repr(body[:9])
+)
 def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, body):
     start(hours=8)
     world.put(key, body)
@@ -265,6 +272,17 @@ def test_a_lease_from_another_time_is_none(world, start, created):
     assert due(seen, GUARDED).why == ("instances have lived 30 minutes without a lease",)
 
 
+@pytest.mark.parametrize("run", ["caf\udce9", "x" * 2000, "../r1", "r1/", "-"], ids=lambda run: ascii(run[:9]))
+def test_a_pointer_to_what_is_no_runs_name_leads_to_no_lease(world, start, run):
+    start(hours=8)
+    world.put(POINTER_KEY, {"run": run})
+    world.advance(30)
+    seen = look(world.clients, GUARDED, world.now)
+
+    assert due(seen, GUARDED).why == ("instances have lived 30 minutes without a lease",)
+    assert "names no run" in seen.faults[0]
+
+
 def test_a_lease_of_another_run_under_its_name_is_none(world, start):
     start(hours=8)
     world.put(lease_key("r1"), {**world.read(lease_key("r1")), "run": "r2"})
@@ -280,6 +298,15 @@ def test_a_lease_that_is_not_there_is_none_and_said(world, start):
 
 
 # unknown
+
+
+def test_an_answer_that_is_none_of_the_services_is_unknown(world):
+    world.size({"minSize": 0, "desiredSize": 1})
+    odd = replace(world.clients, eks=SimpleNamespace(describe_nodegroup=lambda **_: {"ResponseMetadata": {}}))
+    seen = look(odd, GUARDED, world.now)
+
+    assert (seen.present, len(seen.instances)) == (None, 1)
+    assert seen.unknown["node group"].startswith("an answer that is none of the service's: KeyError")
 
 
 def test_a_bucket_that_does_not_answer_is_asked_once(world):

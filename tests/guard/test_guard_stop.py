@@ -222,7 +222,10 @@ def test_a_fleet_raised_behind_the_fence_is_ended_and_cried_about(world, start, 
     assert (world.alive, size(world)) == ([], 0)
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b'{"state": "lifted"}', b'{"state": "open"}', b"\xff"])
+SPOILT = [b"", b"{", b"[]", b"null", b'{"state": "lifted"}', b'{"state": "open"}', b"\xff", b"[" * 100_000]
+
+
+@pytest.mark.parametrize("body", SPOILT, ids=lambda body: repr(body[:12]))
 def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
     world.size({"minSize": 0, "desiredSize": 1})
     world.put(FENCE_KEY, body)
@@ -231,10 +234,41 @@ def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
     assert (size(world), world.read(FENCE_KEY)["state"]) == (0, "stopped")
 
 
+@pytest.mark.parametrize("said", ["x" * 500_000, "caf\udce9", "\x1b[2J\x00", "a\nb"], ids=lambda said: ascii(said[:9]))
+@pytest.mark.parametrize("field", ["who", "why", "run"])
+def test_a_fence_says_nothing_that_people_cannot_be_told(world, passes, field, said):
+    world.size({"minSize": 0, "desiredSize": 1})
+    world.put(FENCE_KEY, {"state": "stopping", "who": "a", "why": "b", "run": None, "at": "2026-11-21T08:00:00Z",
+                          field: said})  # fmt: skip
+    report = passes(5)
+
+    assert (report.failed, world.told[-1]["subject"], size(world)) == ((), "Tandem home: fleet gone", 0)
+
+
+@pytest.mark.parametrize("why", ["x" * 500_000, "caf\udce9", "\x1b[2J\x00"], ids=lambda why: ascii(why[:9]))
+def test_a_stop_is_told_whatever_its_reason_is_made_of(world, start, halt, why):
+    start()
+    report = halt(why=why)
+
+    assert (report.failed, len(world.told), size(world)) == ((), 1, 0)
+    assert world.read(FENCE_KEY)["why"].isprintable()
+
+
 def test_a_fence_that_cannot_be_understood_is_told(world):
     world.put(FENCE_KEY, b"{")
 
     assert look(world.clients, GUARDED, world.now).faults[0].startswith("s3://tandem-home-111122223333/stop.json: not")
+
+
+def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, passes):
+    world.keeps = True
+    start(nodes=2)
+    world.machines[0].protected = True
+    halt()
+    report = passes(20)
+
+    assert [one.id for one in world.alive] == [world.machines[0].id]
+    assert f"terminating {world.machines[0].id} failed: OperationNotPermitted" in "; ".join(report.failed)
 
 
 @pytest.mark.parametrize("at", ["2036-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
