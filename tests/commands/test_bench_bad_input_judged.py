@@ -182,6 +182,11 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         0,
         "spec against base: FASTER",
     ),
+    "times of the control at the lower end of what a number holds": (
+        lambda run: run.change(run.of("base#2"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]),
+        4,
+        "asked twice, base differs from itself by more than 5%",
+    ),
     "two baselines": (
         lambda run: run.manifest["arms"][1].update(role="baseline"),
         0,
@@ -225,6 +230,16 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         "records.jsonl:1: the last line is torn after 7 bytes",
     ),
     "no record": (lambda run: run.files.update({"records.jsonl": b""}), 4, "base was never asked; spec was never"),
+    "rounds without a record": (
+        lambda run: run.files.update(
+            {
+                "records.jsonl": b"",
+                "rounds.jsonl": b'{"round":0,"wall_s":9.0,"client_cpu":0.1,"lag_p90_s":0.0}\n',
+            }
+        ),
+        4,
+        "base was never asked; spec was never",
+    ),
     "a cut line of counters": (lambda run: run.files.update({"counters.jsonl": b'{"at_s":1.'}), 0, "FASTER"),
     "rubbish about rounds": (lambda run: run.files.update({"rounds.jsonl": b"\xff\n{}\n[["}), 0, "FASTER"),
     "a suite that nobody knows": (lambda run: run.change(run.of(), suite="lost"), 0, "spec against base: FASTER"),
@@ -290,6 +305,16 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
         "manifest.json",
         "$.control_rounds",
     ),
+    "a variant that is named as the control": (
+        lambda run: (run.drop(run.of("spec")), run.manifest["arms"][1].update(name="base#2")),
+        "run/manifest.json",
+        "no arm can be held against base: the name base#2 is that of the baseline's own control",
+    ),
+    "a variant that is named as the baseline": (
+        lambda run: (run.drop(run.of("spec")), run.manifest["arms"][1].update(name="base")),
+        "run/manifest.json",
+        "no arm can be held against base: every arm is named base",
+    ),
     "a manifest of no moment": (
         lambda run: run.manifest.update(created_utc="yesterday"),
         "run/manifest.json",
@@ -350,6 +375,16 @@ def test_every_second_record_gone_is_fewer_pairs_and_another_interval(run: Run) 
     for before, after in zip(whole["cells"], half["cells"], strict=True):
         ends = [(one["speed_up"]["low"], one["speed_up"]["high"]) for one in (before, after)]
         assert ends[1][1] - ends[1][0] > ends[0][1] - ends[0][0]
+
+
+def test_the_order_of_the_lines_changes_nothing_that_is_concluded(run: Run) -> None:
+    run.report()
+    whole = run.verdict()
+    run.rows = run.rows[1::2] + run.rows[::2]
+    run.report()
+
+    for part in ("headlines", "cells", "controls", "equality", "acceptance", "claims", "cost"):
+        assert run.verdict()[part] == whole[part], part
 
 
 def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(

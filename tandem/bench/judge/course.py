@@ -18,6 +18,7 @@ from tandem.bench.judge.form import MARGIN, Check
 from tandem.bench.judge.headline import DECIDING
 from tandem.bench.judge.interval import Estimate, estimate, interval_at
 from tandem.bench.judge.observations import Observations
+from tandem.bench.judge.ratio import exp
 from tandem.bench.quantiles import Values
 
 FLAGGED = 0.01
@@ -199,8 +200,8 @@ def beyond(found: Estimate, checks: int) -> bool:
 
 def changed(found: Estimate) -> str:
     """Return a log change of a time in words, with its interval."""
-    low, high = sorted((math.expm1(found.low), math.expm1(found.high)))
-    return f"{abs(math.expm1(found.log)):.1%} {'slower' if found.log > 0 else 'faster'} ({low:+.1%} to {high:+.1%})"
+    low, high = sorted((exp(found.low) - 1, exp(found.high) - 1))
+    return f"{abs(exp(found.log) - 1):.1%} {'slower' if found.log > 0 else 'faster'} ({low:+.1%} to {high:+.1%})"
 
 
 def _judged(name: str, found: dict[str, Estimate], says: str, otherwise: str) -> Check:

@@ -21,6 +21,7 @@ from tandem.bench.judge.form import Cell, Controls, Equality, Headline, Load, Ov
 from tandem.bench.judge.interval import FEWEST_STARTS, LEVEL, estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.judge.pairs import Grouped
+from tandem.bench.judge.ratio import ratio_of
 from tandem.bench.judge.survivors import Failures, more_often
 from tandem.bench.judge.words import number
 
@@ -112,11 +113,7 @@ class _Case:
         pairs = self.grouped.pairs(
             baseline=self.baseline, variant=self.variant, class_=class_, load=load, metric=_LENGTH
         )
-        found = estimate(-pairs.logs, level=level)  # of a length, more is more
-        if found is None:
-            return None
-        value, low, high = np.exp([found.log, found.low, found.high]).tolist()
-        return Ratio(value=value, low=low, high=high)
+        return ratio_of(estimate(-pairs.logs, level=level))  # of a length, more is more
 
     @cached_property
     def altered(self) -> bool:

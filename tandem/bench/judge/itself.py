@@ -21,6 +21,7 @@ from tandem.bench.judge.form import MARGIN, Check, Floor, Ratio
 from tandem.bench.judge.interval import Estimate, estimate, interval_at
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.pairs import JUDGED, Grouped, Pairs
+from tandem.bench.judge.ratio import exp
 from tandem.bench.judge.words import load as spoken_load
 from tandem.bench.judge.words import short_metric
 
@@ -89,8 +90,8 @@ def _floor(seen: Observations, cell: _Cell) -> Floor:
     found = cell.found
     return Floor(
         class_=seen.classes[cell.class_], load=seen.loads[cell.load], metric=cell.metric,
-        speed_up=Ratio(value=math.exp(found.log), low=math.exp(found.low), high=math.exp(found.high)),
-        ratio=math.exp(max(abs(found.low), abs(found.high))),
+        speed_up=Ratio(value=exp(found.log), low=exp(found.low), high=exp(found.high)),
+        ratio=exp(max(abs(found.low), abs(found.high))),
     )  # fmt: skip
 
 
@@ -116,8 +117,8 @@ def _failed(seen: Observations, failing: list[_Cell]) -> Check:
 
 
 def _named(seen: Observations, cell: _Cell) -> str:
-    low, high = math.exp(cell.found.low), math.exp(cell.found.high)
+    low, high = exp(cell.found.low), exp(cell.found.high)
     return (
         f"{short_metric(cell.metric)} of {seen.classes[cell.class_]} at {spoken_load(seen.loads[cell.load])}, "
-        f"{math.exp(cell.found.log):.3g} ({low:.3g} to {high:.3g})"
+        f"{exp(cell.found.log):.3g} ({low:.3g} to {high:.3g})"
     )

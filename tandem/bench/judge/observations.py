@@ -2,7 +2,8 @@
 
 Invariant: every record is here, failed ones too; a figure that a record cannot have is NaN; names are codes into
 tuples of names, so that a hundred thousand requests are a few megabytes. Outputs stay in the file: a digest tells
-which are equal, and `outputs` reads those that are asked for.
+which are equal, and `outputs` reads those that are asked for. The order of the lines decides no code: what is resampled
+or summed in the order of codes is the same whichever request ended first.
 """
 
 from __future__ import annotations
@@ -293,15 +294,20 @@ def _joined(folder: Path, run: Manifest, parts: Sequence[_Columns], torn: tuple[
 
 
 def _coded(names: Sequence[Any], first: Sequence[Any], always: Sequence[Any] = ()) -> tuple[tuple[Any, ...], Whole]:
-    """Return the names that occur, those of `first` in its order and before others, and the code of each.
+    """Return the names that occur, those of `first` in its order and others behind it, sorted, and the code of each.
 
     Those of `always`, part of `first`, need not occur: an arm without a record is still the baseline, or a variant.
     """
-    seen, stated = dict.fromkeys([*names, *always]), dict.fromkeys(first)
-    order = [*(name for name in stated if name in seen), *(name for name in seen if name not in stated)]
-    known = tuple(name for name in order if name is not None)
+    seen, stated = {*names, *always}, dict.fromkeys(first)
+    others = sorted((name for name in seen if name is not None and name not in stated), key=_rank)
+    known = (*(name for name in stated if name in seen), *others)
     codes = {name: code for code, name in enumerate(known)} | {None: UNKNOWN}
     return known, np.array([codes[name] for name in names], np.intp)
+
+
+def _rank(name: Any) -> Any:
+    """Return what a name is sorted by; in a pair what is not known comes last."""
+    return [(part is None, part) for part in name] if isinstance(name, tuple) else name
 
 
 def _starts(folder: Path, told: Mapping[str, Sequence[Any]]) -> list[str | None]:

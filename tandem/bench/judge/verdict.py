@@ -15,6 +15,7 @@ import numpy as np
 
 from tandem.bench import json_file
 from tandem.bench.claims.answers import answers
+from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS
 from tandem.bench.judge.acceptance import acceptance
 from tandem.bench.judge.cells import cells
@@ -23,6 +24,7 @@ from tandem.bench.judge.cost import costs
 from tandem.bench.judge.form import FILE, MARGIN, Definition, Verdict
 from tandem.bench.judge.headline import headlines
 from tandem.bench.judge.observations import Observations
+from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import Manifest, run_id
 from tandem.bench.output.equality import equality
 from tandem.metrics import metric
@@ -101,9 +103,11 @@ def judge(seen: Observations, asked: Asked, notes: Sequence[str] = ()) -> Verdic
         notes: what a reader must know beside.
 
     Raises:
-        BenchError: a file that is asked for cannot be used.
+        BenchError: the manifest's names leave no arm to judge, or a file that is asked for cannot be used.
     """
     run = seen.run
+    if not seen.variants:
+        raise _nobody(seen)
     checked = controls(seen)
     found = cells(seen, checked, margin=asked.margin)
     equal = equality(seen, tokenizer=asked.tokenizer)
@@ -131,6 +135,19 @@ def save(folder: Path, verdict: Verdict) -> Path:
     path = folder / FILE
     json_file.save(path, verdict, what="the verdict")
     return path
+
+
+def _nobody(seen: Observations) -> BenchError:
+    """Return the fault of a manifest with several arms of which, by their names, each is the baseline."""
+    own = any(arm.name == seen.control for arm in seen.run.arms)
+    name = f"the name {seen.control} is that of the baseline's own control"
+    why = name if own else f"every arm is named {seen.baseline}"
+    return BenchError(
+        f"no arm can be held against {seen.baseline}: {why}",
+        where=str(seen.folder / MANIFEST),
+        change="give the other arm a name of its own, without a #, here and in records.jsonl and counters.jsonl, or "
+        "measure again with --variant NAME=URL",
+    )
 
 
 def _clock(seen: Observations) -> Iterator[str]:
