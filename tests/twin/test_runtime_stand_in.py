@@ -69,7 +69,7 @@ class Image:
         ]  # fmt: skip
 
     def run(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a program's `main`, with nothing else in the environment."""
+        """Run a program's `main`, with nothing else in the environment; one that would serve has failed."""
         told, said = {**self.environment, **variables}, io.StringIO()
         program, *arguments = command
         main = {
@@ -77,7 +77,12 @@ class Image:
             "vllm": partial(vllm.main, "vllm-native" if self.native else "vllm-nxdi"),
         }[program]
         hears = signal.getsignal(signal.SIGTERM)  # a server takes it over before it loads anything
-        with patch.dict(os.environ, told, clear=True), redirect_stdout(said), redirect_stderr(said):
+        with (
+            patch.dict(os.environ, told, clear=True),
+            patch.object(vllm, "serve", endless),
+            redirect_stdout(said),
+            redirect_stderr(said),
+        ):
             try:
                 code: Any = main(arguments)
             except SystemExit as ended:
@@ -136,6 +141,11 @@ def serving(image: Image, *more: str, **variables: str) -> Served:
         free.bind(("127.0.0.1", 0))
         port = int(free.getsockname()[1])
     return Served(image.serve_command(*more, port=port), {**image.environment, **variables}, port)
+
+
+def endless(*_: object) -> int:
+    """Stand in for serving, which nobody would end in this process."""
+    pytest.fail("it serves, where it was to end before")
 
 
 def first(run: subprocess.CompletedProcess[str]) -> str:
