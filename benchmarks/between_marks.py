@@ -5,7 +5,9 @@ Invariant: what stands outside of the marks stays as it is, and a document witho
 
 from __future__ import annotations
 
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -15,6 +17,8 @@ if str(ROOT) not in sys.path:
 from tandem.bench.fault import BenchError  # noqa: E402
 
 MEASUREMENT = ROOT / "docs" / "measurement.md"
+COLUMNS = 125  # of prose; a row of a table is one line, however long
+_KEPT = "\0"  # stands for a blank inside of a code span, where no line may end
 
 
 def marks(name: str) -> tuple[str, str]:
@@ -27,7 +31,7 @@ def write_between(name: str, text: str, document: Path = MEASUREMENT) -> None:
 
     Args:
         name: of the figures.
-        text: Markdown, without the newline at its end.
+        text: Markdown, without the newline at its end; prose is wrapped.
         document: that has the marks.
 
     Raises:
@@ -41,4 +45,18 @@ def write_between(name: str, text: str, document: Path = MEASUREMENT) -> None:
         raise BenchError(
             f"the document has no place for {name}", where=str(document), change=f"put back the lines {begin} and {end}"
         )
-    document.write_text(f"{before}{begun}{text}\n{ended}{after}")
+    document.write_text(f"{before}{begun}{wrapped(text)}\n{ended}{after}")
+
+
+def wrapped(text: str) -> str:
+    """Return Markdown without a line of prose wider than documents are; tables stay as they are."""
+    return "\n".join(line if line.startswith("|") else _folded(line) for line in text.split("\n"))
+
+
+def _folded(line: str) -> str:
+    spans = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", _KEPT), line)
+    folded = textwrap.fill(
+        spans, COLUMNS, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    return folded.replace(_KEPT, " ")

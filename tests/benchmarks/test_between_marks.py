@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
 
 import load
 import real
-from between_marks import MEASUREMENT, marks, write_between
+from between_marks import COLUMNS, MEASUREMENT, marks, wrapped, write_between
 
 from tandem.bench.fault import BenchError
 
@@ -57,6 +57,28 @@ def test_a_document_with_one_of_the_marks_alone_is_left_alone(document: Path, mi
         write_between("bursts", "new", document)
 
     assert document.read_text() == before
+
+
+def test_long_prose_is_wrapped_and_says_the_same(document: Path) -> None:
+    prose = " ".join(["word"] * 60)
+
+    write_between("bursts", f"- {prose}", document)
+
+    lines = document.read_text().split(f"{BEGIN}\n")[1].split(f"\n{END}")[0].splitlines()
+    assert (max(map(len, lines)) <= COLUMNS, len(lines)) == (True, 3)
+    assert " ".join(" ".join(lines).split()) == f"- {prose}"
+
+
+def test_a_row_of_a_table_is_one_line() -> None:
+    row = "| " + " | ".join(["cell"] * 60) + " |"
+
+    assert wrapped(row) == row
+
+
+def test_no_line_ends_inside_of_a_code_span() -> None:
+    command = "`" + " ".join(["--flag"] * 12) + "`"
+
+    assert command in wrapped(f"{'word ' * 20}{command} {'word ' * 20}")
 
 
 LLMPERF = [f"llmperf {name}" for name in ("traps", "comparison", "tokenizers", "machine")]

@@ -1,0 +1,84 @@
+"""What readers are told leads somewhere: links, files, commands."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from tandem.cli import _parser
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+FOLDERS = "tandem|tests|docs|benchmarks|proofs|stacks|charts|lambdas|images"
+
+
+def named(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+def blocks(text: str) -> str:
+    return "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE))
+
+
+def prose(text: str) -> str:
+    return re.sub(r"^```.*?^```$", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+@cache
+def anchors(path: Path) -> frozenset[str]:
+    """The headings of a page, as GitHub turns them into anchors."""
+    headings = re.findall(r"^#+ (.+)$", prose(path.read_text()), flags=re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings)
+
+
+def leads(path: Path, link: str) -> bool:
+    file, _, heading = link.partition("#")
+    target = (path.parent / file).resolve() if file else path
+    return target.exists() and (not heading or heading in anchors(target))
+
+
+@cache
+def committed() -> frozenset[str]:
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    files = {name for name in listed.split("\0") if name}
+    return frozenset(files | {str(parent) for name in files for parent in Path(name).parents})
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_every_link_of_a_document_leads_to_a_page_and_a_heading(path: Path) -> None:
+    links = re.findall(r"\]\(([^)\s]+)\)", prose(path.read_text()))
+
+    assert [link for link in links if "://" not in link and not leads(path, link)] == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_every_file_that_a_document_names_is_committed(path: Path) -> None:
+    files = set(re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w/]+(?:\.\w+|(?=/)))", path.read_text()))
+
+    assert {file for file in files if file not in committed()} == set()
+
+
+def commands(text: str) -> list[str]:
+    """Every whole command of ours in a block of code: words in capitals stand for what a reader puts in."""
+    lines = blocks(text).replace(" \\\n", " ").splitlines()
+    said = [line.removeprefix("$ ").partition("  #")[0] for line in lines]
+    return [line for line in said if re.match(r"tandem [a-z]", line) and "..." not in line and "-->" not in line]
+
+
+CASES = [(path, line) for path in DOCUMENTS for line in commands(path.read_text())]
+
+
+@pytest.mark.parametrize(("path", "line"), CASES, ids=[f"{named(path)}: {line}" for path, line in CASES])
+def test_a_command_in_a_block_of_code_parses(path: Path, line: str) -> None:
+    words = shlex.split(re.split(r" (?:\d?>|&&|\|\|?) ?", line.replace(" URL", " http://HOST:8000"))[0], comments=True)
+
+    assert isinstance(_parser().parse_args(words[1:]), argparse.Namespace), path
