@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from time import time as wall_s  # no monotonic clock: that one stands still while a machine sleeps
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -46,6 +47,7 @@ LABELS = ("raise.tandem/", "compile.tandem/")  # of ours, that a new raise takes
 TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
 RETRY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
+LATE = "the reaper fences it within minutes; then tandem stop --clear, and start again"
 _LEASE_FIELDS = ("run", "who", "experiment", "node_label", "created", "deadline", "beats", "schedule")
 
 
@@ -92,7 +94,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
         RefusedError: a fence, another lease, a window or the node group forbids it; nothing was raised.
         WorldError: AWS failed; a raise that may have been taken was taken back, or its stop is armed.
     """
-    _require_sense(guarded, run=run, hours=hours, nodes=nodes)
+    require_sense(guarded, run=run, hours=hours, nodes=nodes)
     deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
     wanted = Lease(
         run=run, who=who, experiment=experiment, node_label=dict(label), created=now, deadline=deadline, beats=beats,
@@ -113,7 +115,16 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
     return Raised(lease=start.lease, nodes=nodes, present=present, schedule_arn=arn)
 
 
-def _require_sense(guarded: Guarded, *, run: str, hours: float, nodes: int) -> None:
+def require_sense(guarded: Guarded, *, run: str, hours: float, nodes: int) -> None:
+    """Make sure that what is asked for can be had at all; nobody is asked.
+
+    Args:
+        guarded: whose limits hold.
+        run, hours, nodes: as of `raise_fleet`.
+
+    Raises:
+        RefusedError: it cannot.
+    """
     if not RUN.fullmatch(run):
         raise RefusedError(f"{run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
     if not LEAST_HOURS <= hours <= guarded.max_hours:
@@ -142,6 +153,7 @@ class _Start:
         self.clients, self.guarded, self.asked, self.lease = clients, guarded, asked, asked.lease
         self.pointer = Pointer()
         self.seen = Seen(now=asked.now)
+        self.began_s = wall_s()
 
     # may it
 
@@ -158,7 +170,7 @@ class _Start:
         for source, why in self.seen.unknown.items():
             if source in sources:
                 raise WorldError(f"{source} unknown ({why}), so nothing is raised", where=self.guarded.environment,
-                                 change="try again when AWS answers")  # fmt: skip
+                                 change="allow it to this identity where it is denied, else try again")  # fmt: skip
 
     def _require_no_fence(self) -> None:
         fence, name = self.seen.fence, self.guarded.environment
@@ -250,7 +262,7 @@ class _Start:
         """Write the lease, then point to it: the pointer decides between two starts."""
         key = lease_key(self.lease.run)
         url = self.guarded.url(key)
-        with _foreseen("writing the lease", url, "try again with the same run; nothing was raised"):
+        with _foreseen("writing the lease", url, f"{self._again()}; nothing was raised"):
             if self.seen.lease is not None:
                 return
             if write(self.clients, self.guarded, key, said_of(self.lease, *_LEASE_FIELDS), etag="") is None:
@@ -281,21 +293,20 @@ class _Start:
         """Create the one-shot stop, read it back, and take away those of ended runs, which would end this one."""
         where = f"schedule {self.guarded.schedule_group}/{self.lease.schedule}"
         with _foreseen("arming the one-shot stop", where, "nothing was raised; try again, or deploy the Guard stack"):
+            wanted = schedule(self.guarded, self.lease)
             self._create_schedule()
             found = self.clients.scheduler.get_schedule(GroupName=self.guarded.schedule_group, Name=self.lease.schedule)
             for name in self._schedules():
                 if name != self.lease.schedule:
                     self.clients.scheduler.delete_schedule(GroupName=self.guarded.schedule_group, Name=name)
-        wanted = schedule(self.guarded, self.lease)
-        target = {name: found["Target"].get(name) for name in wanted["Target"]}
-        if (found["ScheduleExpression"], found.get("State", "ENABLED"), target) != (
-            wanted["ScheduleExpression"], wanted["State"], wanted["Target"],
-        ):  # fmt: skip
+            target = {name: found["Target"].get(name) for name in wanted["Target"]}
+            got, arn = (found["ScheduleExpression"], found.get("State", "ENABLED"), target), str(found["Arn"])
+        if got != (wanted["ScheduleExpression"], wanted["State"], wanted["Target"]):
             raise WorldError(
                 "it is not as it was asked for", where=where,
                 change="delete it in the console of EventBridge Scheduler and take another name for this run",
             )  # fmt: skip
-        return str(found["Arn"])
+        return arn
 
     def _create_schedule(self) -> None:
         try:
@@ -322,6 +333,9 @@ class _Start:
 
     def raise_(self) -> None:
         """Ask EKS for the nodes, with the run's labels and without those of another."""
+        if self._overslept():  # its one-shot stop has fired
+            raise RefusedError(f"the lease's deadline {self.lease.deadline:%Y-%m-%d %H:%M} UTC has passed meanwhile",
+                               where=self.guarded.group, change=LATE)  # fmt: skip
         try:
             labels = self._describe().get("labels", {})
             gone = [name for name in labels if name.startswith(LABELS) and name not in self.lease.node_label]
@@ -332,7 +346,7 @@ class _Start:
             )  # fmt: skip
         except RAISED as error:  # it may have been taken all the same
             raise WorldError(f"raising failed ({words(error)}); {self._take_back()}", where=self.guarded.group,
-                             change="try again with the same run") from error  # fmt: skip
+                             change=self._again()) from error  # fmt: skip
 
     def require_last_word(self) -> None:
         """Read fence and lease again: a stop that came while the raise was under way has the last word."""
@@ -341,13 +355,23 @@ class _Start:
             pointer = read_pointer(self.clients, self.guarded)
         except RAISED as error:
             raise WorldError(f"the fence could not be read after the raise ({words(error)}); {self._take_back()}",
-                             where=self.guarded.bucket, change="try again with the same run") from error  # fmt: skip
+                             where=self.guarded.bucket, change=self._again()) from error  # fmt: skip
+        if self._overslept():
+            raise RefusedError(f"the lease's deadline passed while it was being raised; {self._take_back()}",
+                               where=self.guarded.group, change=LATE)  # fmt: skip
         before = self.seen.fence.etag if self.seen.fence else ""
         if (fence.etag if fence else "") != before or pointer != self.pointer:
             why = f"{fence.who}: {fence.why}" if fence and fence.closed else "it was fenced and cleared meanwhile"
             raise RefusedError(f"stopped while it was being raised ({why}); {self._take_back()}",
                                where=self.guarded.group,
                                change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
+
+    def _again(self) -> str:
+        return f"try again with the same run (--run {self.lease.run})"
+
+    def _overslept(self) -> bool:
+        """Whether the deadline has passed while this start was at work, as where the machine under it slept."""
+        return self.asked.now + timedelta(seconds=wall_s() - self.began_s) >= self.lease.deadline
 
     def _take_back(self) -> str:
         try:

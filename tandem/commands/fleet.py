@@ -44,6 +44,16 @@ def siblings(chosen: Selection, name: str) -> list[str]:
     return sorted(path.stem for path in chosen.environments.glob("*.yaml") if path.stem != name)
 
 
+def undeployed(environment: Environment) -> OpsError:
+    """Return the fault of an environment whose bucket does not exist."""
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+
+    return RefusedError(
+        "it is not deployed: its bucket does not exist", where=f"{environment.name} in account {environment.account}",
+        change=f"npx cdk deploy '{environment.name}/*' -c env={environment.name}, or see that the name is meant",
+    )  # fmt: skip
+
+
 def failed(error: OpsError | StopError, chosen: Selection) -> Exit:
     """Say a fault, and return its code."""
     problem = getattr(error, "problem", None) or getattr(error, "what", str(error))

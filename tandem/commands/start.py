@@ -23,7 +23,6 @@ from tandem.spec.experiment import Experiment
 
 if TYPE_CHECKING:
     from tandem.commands.start_report import Plan
-    from tandem.ops.fault import OpsError
     from tandem.ops.labels import Admitted
     from tandem.stop import Clients, Guarded
 
@@ -71,19 +70,10 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
         return _start(chosen, options, replace(plan, trouble=wrong), (clients, limits), who)
     except StopError as fault:
         if "NoSuchBucket" in fault.what:
-            return fleet.failed(_undeployed(environment), chosen)
+            return fleet.failed(fleet.undeployed(environment), chosen)
         return fleet.failed(fault, chosen)
     except OpsError as fault:
         return fleet.failed(fault, chosen)
-
-
-def _undeployed(environment: Environment) -> OpsError:
-    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
-
-    return RefusedError(
-        "it is not deployed: its bucket does not exist", where=f"{environment.name} in account {environment.account}",
-        change=f"npx cdk deploy '{environment.name}/*' -c env={environment.name}, or see that the name is meant",
-    )  # fmt: skip
 
 
 def _hours(text: str) -> float:
@@ -153,14 +143,16 @@ def _plan(
 def _start(chosen: Selection, options: argparse.Namespace, plan: Plan, ours: tuple[Clients, Guarded], who: str) -> Exit:
     from tandem.commands import start_report as report  # noqa: PLC0415 - boto3
     from tandem.ops.status import moment  # noqa: PLC0415
-    from tandem.start import raise_fleet  # noqa: PLC0415
+    from tandem.start import raise_fleet, require_sense  # noqa: PLC0415
 
     clients, limits = ours
+    require_sense(limits, run=plan.run, hours=plan.hours, nodes=plan.nodes)
     limits, notes = _window(clients, limits, plan)
-    if not chosen.as_json:
-        for line in report.plan_lines(plan, limits, notes):
-            print(line, flush=True)
+    for line in report.plan_lines(plan, limits, notes):
+        print(line, flush=True, file=sys.stderr if chosen.as_json else sys.stdout)
     if not options.yes and not _wanted(plan):
+        if chosen.as_json:
+            print_json({"environment": plan.environment.name, "raised": False, "exit_code": int(Exit.STALE)})
         print("nothing was done", file=sys.stderr)
         return Exit.STALE
     raised = raise_fleet(

@@ -54,7 +54,10 @@ def stop(chosen: Selection, options: argparse.Namespace) -> Exit:
         if options.clear:
             return _clear(chosen, clients, limits, who)
         return _stop(chosen, environment, (clients, limits), who, options)
-    except (OpsError, StopError) as fault:
+    except StopError as fault:
+        missing = "NoSuchBucket" in fault.what
+        return fleet.failed(fleet.undeployed(environment) if missing else fault, chosen)
+    except OpsError as fault:
         return fleet.failed(fault, chosen)
 
 
@@ -164,5 +167,5 @@ def _follow(chosen: Selection, clients: Clients, limits: Guarded, report: Report
         print(f"the stop goes on without this command: tandem status --env {limits.environment}", file=sys.stderr)
         raise
     if not chosen.as_json:
-        print("  EC2 lists no instance")
+        print("  EC2 lists no instance of this environment")
     return said

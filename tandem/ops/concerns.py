@@ -48,7 +48,7 @@ def _fleet(status: Status) -> Iterator[Concern]:
                       change=f"{end} --wait follows; {RUNBOOK}#fleet-will-not-go-to-zero")  # fmt: skip
     elif ours and seen.live is None and "lease" not in status.unknown and "fence" not in status.unknown:
         yield Concern(problem=f"{', '.join(ours)}: alive without a live lease", change=f"if nobody needs them: {end}")
-    elif not ours and seen.desired and seen.live is None and "instances" not in status.unknown:
+    elif not ours and seen.desired and seen.live is None and seen.owned and "instances" not in status.unknown:
         yield Concern(problem=f"the node group wants {seen.desired} without a live lease", change=end)
 
 

@@ -22,6 +22,8 @@ THROTTLED = {"Throttling", "ThrottlingException", "ThrottledException", "TooMany
              "RequestLimitExceeded", "LimitExceededException", "SlowDown"}  # fmt: skip
 DENIED = {"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "AuthorizationError", "Forbidden", "403",
           "AllAccessDisabled"}  # fmt: skip
+# of a request whose time is not AWS's: S3's codes; others' words (IAM user guide, "Troubleshoot Signature Version 4")
+ANOTHER_TIME = ("RequestTimeTooSkewed", "RequestInTheFuture", "Signature expired", "Signature not yet current")
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"}
 STRANGER = {"InvalidToken", "InvalidAccessKeyId", "InvalidClientTokenId", "UnrecognizedClientException", "AuthFailure",
             "SignatureDoesNotMatch", "InvalidSignatureException", "MissingAuthenticationToken",
@@ -87,7 +89,19 @@ def ask(client: Any, operation: str, where: str, **parameters: Any) -> dict[str,
         raise fault_of(
             error, service=client.meta.service_model.service_name, operation=operation, where=where
         ) from error
-    return found
+    return _Answer(found, operation, where)
+
+
+class _Answer(dict[str, Any]):
+    """An answer; botocore reads one that is none of the service's, as of a proxy in between, as an empty one."""
+
+    def __init__(self, found: dict[str, Any], operation: str, where: str) -> None:
+        super().__init__(found)
+        self.operation, self.where = operation, where
+
+    def __missing__(self, key: str) -> Any:
+        raise OpsError(f"{self.operation} was answered without {key}", where=self.where,
+                       change="try again; if it stays so, see what answers in the place of AWS (a proxy)")  # fmt: skip
 
 
 def fault_of(error: BaseException, *, service: str, operation: str, where: str) -> OpsError:
@@ -108,6 +122,9 @@ def _answered(error: boto.ClientError, service: str, operation: str, where: str)
         action = ACTIONS.get((service, operation), f"{service}:{operation}")
         return DeniedError(f"{operation} is denied ({told})", where=where,
                            change=f"allow {action} to this identity, or log in as one that has it")  # fmt: skip
+    if any(said in told for said in ANOTHER_TIME):
+        return OpsError(f"this machine's clock is not AWS's ({told})", where=where,
+                        change="set the clock (timedatectl, chronyc makestep), then try again")  # fmt: skip
     if code in EXPIRED:
         return OpsError(f"the credentials have expired ({told})", where=where, change="log in again")
     if code in STRANGER:

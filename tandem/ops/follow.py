@@ -21,7 +21,9 @@ QUIET = timedelta(minutes=4 * stop.PASS_MINUTES)  # a reaper that has not looked
 def follow(
     clients: Clients, guarded: Guarded, clock: Callable[[], datetime], before: Seen | None = None
 ) -> Iterator[tuple[datetime, str]]:
-    """Yield each change with its moment, until EC2 lists no instance and the node group wants none.
+    """Yield each change with its moment, until EC2 lists no instance of ours and the node group wants none.
+
+    What is another's is left alone, so nobody waits for its end.
 
     Args:
         clients, guarded: of the environment.
@@ -47,7 +49,7 @@ def follow(
             blind = 0
             yield from ((seen.now, line) for line in changes(before, seen))
             before = seen
-            if not seen.instances and not seen.desired:
+            if not any(one.ours for one in seen.instances) and (not seen.desired or seen.owned is False):
                 return
         looked = seen.fence.last_look if seen.fence else None
         if not warned and seen.now - max(looked or began, began) > QUIET:

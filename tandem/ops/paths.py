@@ -92,11 +92,11 @@ def reaper(cloudwatch: Any, guarded: Guarded, seen: Seen) -> Path:
 
 def reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
     """Yield when the reaper will stop the fleet as things stand, and for what; a pass may come minutes later."""
-    live = seen.live
-    if not seen.instances and live is None:
+    live, ours = seen.live, [one for one in seen.instances if one.ours]
+    if not ours and live is None:
         return
     if seen.fence is not None and seen.fenced:
-        by_id = max([seen.fence.at, *(one.launched for one in seen.instances)]) + guarded.grace
+        by_id = max([seen.fence.at, *(one.launched for one in ours)]) + guarded.grace
         yield max(by_id, seen.now), "what is left, by id"
         return
     if live:
@@ -104,7 +104,7 @@ def reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
         if live.beats:
             beat = max(live.created, seen.heartbeat or live.created)
             yield beat + timedelta(minutes=guarded.idle_minutes), "the missing heartbeat"
-    for one in seen.instances:
+    for one in ours:
         yield one.launched + timedelta(hours=guarded.max_hours), f"the age of {one.id}"
         if live is None:
             yield one.launched + timedelta(minutes=guarded.idle_minutes), f"{one.id}, which no lease covers"

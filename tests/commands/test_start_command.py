@@ -161,18 +161,35 @@ def test_a_path_that_cannot_be_seen_is_unknown(
     assert "budget    unknown: DescribeBudget is denied" in capsys.readouterr().out
 
 
+class Somebody:
+    """Who sits there and types this."""
+
+    def __init__(self, answer: str) -> None:
+        self.answer = answer
+
+    def isatty(self) -> bool:
+        return True
+
+    def readline(self) -> str:
+        return self.answer
+
+
+def test_whoever_asks_for_json_sees_the_plan_and_gets_a_document_of_his_no(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Somebody("n\n"))
+
+    code = fleet.tandem("start", "--hours", "2", "--json")
+
+    out, err = capsys.readouterr()
+    assert (code, json.loads(out)["raised"], "USD at most" in err.partition("raise it?")[0]) == (1, False, True)
+
+
 @pytest.mark.parametrize(("answer", "code", "states"), [("y\n", 0, ["running"]), ("\n", 1, [])])
 def test_a_question_is_asked_of_whoever_is_there(
     answer: str, code: int, states: list[str], fleet: Fleet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Somebody:
-        def isatty(self) -> bool:
-            return True
-
-        def readline(self) -> str:
-            return answer
-
-    monkeypatch.setattr("sys.stdin", Somebody())
+    monkeypatch.setattr("sys.stdin", Somebody(answer))
 
     assert fleet.tandem("start", "--hours", "2") == code
     fleet.until(states)
@@ -198,6 +215,7 @@ def test_another_run_is_refused_while_a_lease_lives(fleet: Fleet, capsys: pytest
     ("flags", "word"),
     [
         (("--hours", "9"), "guard.max_hours"),
+        (("--hours", "1e9"), "guard.max_hours"),
         (("--nodes", "3"), "capacity.nodes"),
         (("--nodes", "0"), "capacity.nodes"),
         (("--experiment", "dev"), "name one of: post"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -279,6 +280,28 @@ def test_another_tools_node_group_of_the_same_name_is_left_alone(
 
     assert (code, size(undeployed), undeployed.states()) == (3, 1, ["running"])
     assert "another's" in capsys.readouterr().err
+
+
+def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
+    undeployed.deploy(tags={"owner": "eksctl"})
+    undeployed.scale(1)
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=lambda _: pytest.fail("it waits")))
+
+    assert (undeployed.tandem("stop", "--wait"), undeployed.states()) == (3, ["running"])
+
+
+def test_a_reason_in_another_encoding_is_no_traceback(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.scale(1)
+
+    code = fleet.tandem("stop", "--why", "caf\udce9")  # as Python reads Latin-1 from a command line
+
+    assert (code, fleet.get(FENCE_KEY)["why"], capsys.readouterr().err) == (0, "caf\ufffd", "")
+
+
+def test_clear_of_what_was_never_deployed_is_bad_input(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    code = undeployed.tandem("stop", "--clear")
+
+    assert (code, "it is not deployed: its bucket does not exist" in capsys.readouterr().err) == (2, True)
 
 
 def test_every_line_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

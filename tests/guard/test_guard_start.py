@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from types import SimpleNamespace
 
 import pytest
 from guard_world import GUARDED, START, Crash
 
 from tandem.spec import names
-from tandem.start import LABELS, schedule
+from tandem.start import LABELS, raise_fleet, schedule
 from tandem.stop import FENCE_KEY, POINTER_KEY, Lease, RefusedError, WorldError, lease_key, stop
 
 BLOCK = replace(GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=4))
@@ -381,6 +382,34 @@ def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(wo
 
     refusal(start, "it was fenced and cleared meanwhile")
     assert size(world) == 0
+
+
+@pytest.mark.parametrize("operation", ["s3.put_object", "scheduler.list_schedules", "eks.update_nodegroup_config"])
+def test_a_start_that_sleeps_past_its_deadline_leaves_the_fleet_at_0(world, start, monkeypatch, operation):
+    """The one-shot stop has fired by then, and no reaper looks here."""
+    began = world.now
+    monkeypatch.setattr("tandem.start.wall_s", lambda: (world.now - began) / timedelta(seconds=1))
+
+    def between(called):
+        if called == operation:
+            world.between = None
+            world.advance(121)
+
+    world.between = between
+
+    refusal(start, "deadline")
+    world.advance(3)
+    assert (size(world), world.alive) == (0, [])
+
+
+def test_a_schedule_that_scheduler_does_not_describe_arms_nothing_and_gives_the_lease_back(world):
+    scheduler = SimpleNamespace(**{**vars(world.clients.scheduler), "get_schedule": lambda **_: {}})
+    odd = replace(world.clients, scheduler=scheduler)
+
+    with pytest.raises(WorldError, match="arming the one-shot stop failed"):
+        raise_fleet(odd, GUARDED, run="r1", hours=2, experiment=None, nodes=1, label={}, who="anna", beats=False,
+                    now=world.now)  # fmt: skip
+    assert (size(world), world.read(POINTER_KEY)["run"]) == (0, None)
 
 
 def test_a_deadline_has_no_fraction_of_a_second():

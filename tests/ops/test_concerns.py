@@ -29,8 +29,9 @@ SILENT = Path(name="reaper", armed=False, at=None, said="silent")
         status(seen(fence=fence(state="lifted"))),
         status(seen(instance(), lease=lease()), BLOCK, reservation=PAID),
         status(seen(), deployed="nothing", paths=()),
+        status(replace(seen(instance(ours=False)), owned=False)),
     ],
-    ids=["parked", "leased", "fenced and gone", "lifted", "a block in use", "not deployed"],
+    ids=["parked", "leased", "fenced and gone", "lifted", "a block in use", "not deployed", "another's"],
 )
 def test_nothing_needs_attention(found: Any) -> None:
     assert concerns(found) == ()

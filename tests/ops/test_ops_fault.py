@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from botocore import exceptions as boto
 from botocore.exceptions import ClientError
+from botocore.stub import Stubber
 from fleet_seen import SPOT
 
 from tandem.ops.account import client
-from tandem.ops.fault import OpsError, RefusedError, fault_of
+from tandem.ops.fault import OpsError, RefusedError, ask, fault_of
 
 
 def answered(code: str, status: int = 400, message: str = "as told") -> ClientError:
@@ -23,6 +24,19 @@ def answered(code: str, status: int = 400, message: str = "as told") -> ClientEr
         (answered("AccessDenied", 403), "GetObject is denied", "allow s3:GetObject to this identity", 3),
         (answered("ExpiredToken"), "the credentials have expired", "log in again", 3),
         (answered("InvalidClientTokenId", 403), "AWS does not accept these credentials", "log in again", 3),
+        (answered("RequestTimeTooSkewed", 403), "this machine's clock is not AWS's", "set the clock", 3),
+        (
+            answered("SignatureDoesNotMatch", 403, "Signature expired: 20261121T080000Z is now earlier than 2026"),
+            "this machine's clock is not AWS's",
+            "set the clock",
+            3,
+        ),
+        (
+            answered("InvalidSignatureException", 403, "Signature not yet current: 20261121T080000Z is still later"),
+            "this machine's clock is not AWS's",
+            "set the clock",
+            3,
+        ),
         (answered("ThrottlingException"), "failed at every try", "wait a minute", 3),
         (answered("Whatever", 503), "failed at every try", "wait a minute", 3),
         (answered("ValidationException"), "was refused", "API reference", 3),
@@ -37,6 +51,15 @@ def test_a_fault_says_what_where_and_what_to_do(error: Exception, says: str, cha
     assert (says in fault.problem, fault.where, change in fault.change, fault.code) == (
         True, "s3://bucket/key", True, code,
     )  # fmt: skip
+
+
+def test_an_answer_that_is_none_of_the_services_is_a_fault_and_no_traceback() -> None:
+    with Stubber(client(SPOT, "sts")) as stub:
+        stub.add_response("get_caller_identity", {})
+        answer = ask(stub.client, "GetCallerIdentity", "home")
+
+    with pytest.raises(OpsError, match="home: GetCallerIdentity was answered without Account; try again"):
+        answer["Account"]
 
 
 def test_the_right_of_a_budget_is_not_its_operations_name() -> None:

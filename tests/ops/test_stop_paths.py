@@ -28,6 +28,10 @@ def test_a_parked_fleet_is_stopped_for_nothing() -> None:
     assert list(reasons(seen(), LIMITS)) == []
 
 
+def test_nothing_is_foretold_of_what_is_anothers() -> None:
+    assert list(reasons(seen(instance(minutes=600, ours=False), fence=fence()), LIMITS)) == []
+
+
 def test_a_lease_ends_at_its_deadline() -> None:
     assert first(seen(instance(), lease=lease(minutes=60))) == (timedelta(minutes=60), "the lease's deadline")
 
