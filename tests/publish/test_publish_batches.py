@@ -26,8 +26,9 @@ def everywhere(number):
     return [digits * 10.0**power for power in range(-3, 100) for digits in range(100, 1000)][:number]
 
 
-def class_named(name):
-    return data([1.0], cell=tuple((key, name if key == "PromptClass" else value) for key, value in CELL))
+def class_named(name, **others):
+    given = {"PromptClass": name, **others}
+    return data([1.0], cell=tuple((key, given.get(key, value)) for key, value in CELL))
 
 
 @pytest.mark.parametrize(
@@ -79,6 +80,12 @@ def test_a_batch_holds_one_class():
     assert [batch.class_ for batch in batches([class_named("b"), class_named("a"), class_named("b")])] == ["a", "b"]
 
 
+def test_all_variants_of_a_class_are_sent_together():
+    made = batches([class_named(name, Variant=variant) for variant in "xy" for name in "ab"])
+
+    assert [(batch.class_, len(batch.parts)) for batch in made] == [("a", 2), ("b", 2)]
+
+
 def many():
     """A round larger than one request."""
     return [data(everywhere(1_500), at_s=60 * minute) for minute in range(40)]
@@ -94,6 +101,12 @@ def test_a_minute_of_a_series_lies_in_one_batch():
     cells = [cell for batch in batches(many()) for cell in batch.held]
 
     assert len(cells) == len(set(cells)) == 40
+
+
+def test_a_minute_of_several_data_begins_a_batch_rather_than_lie_in_two():
+    made = batches([*(data([1.0], at_s=60 * minute) for minute in range(999)), data(everywhere(300), at_s=60 * 999)])
+
+    assert [len(batch.parts) for batch in made] == [999, 2]
 
 
 def test_a_minute_that_no_batch_can_hold_is_split_and_whole():

@@ -36,6 +36,17 @@ def test_the_access_key_is_the_account(endpoint):
     assert endpoint.client("sts").get_caller_identity()["Account"] == endpoint.account
 
 
+def test_a_client_is_made_once_for_each_account_and_region():
+    asked = Endpoint(account="111122223333", region="us-east-2", port=1)
+    first = asked.client("sts")
+    asked.account, asked.region = "444455556666", "us-west-2"
+    second = asked.client("sts")
+
+    said = [(one._request_signer._credentials.access_key, one.meta.region_name) for one in (first, second)]
+    assert said == [("111122223333", "us-east-2"), ("444455556666", "us-west-2")]
+    assert asked.client("sts") is second
+
+
 def test_it_listens_on_loopback_only(endpoint):
     addresses = {address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
     elsewhere = [address for address in addresses if not address.startswith("127.")]

@@ -74,6 +74,7 @@ REFERENCES = [
     (LATENCY, with_line(0, metric="e2e_seconds"), "nobody named publishes e2e_seconds"),
     (LATENCY, with_line(0, metric="tokens_per_chunk"), "nobody named publishes tokens_per_chunk"),
     (LATENCY, with_line(0, namespace="tandem/post-us-east-2"), "nobody named publishes e2e_ms in tandem/post"),
+    (LATENCY, with_line(0, namespace="Tandem/post-us-east-2/x"), "publishes e2e_ms in Tandem/post-us-east-2/x"),
     (LATENCY, with_dimension("Experimnt", "post"), "by Experimnt, Variant"),
     (LATENCY, with_line(0, namespace="Tandem/dev"), "several environments: dev, post-us-east-2"),
     (LATENCY, with_line(0, statistic="p50th"), "'p50th' is no statistic"),
