@@ -676,6 +676,31 @@ time.sleep(60)
     assert list(bench.output.rglob("*.lock")) == []
 
 
+def test_a_servers_workers_are_left_to_the_server(bench: Bench, port: int) -> None:
+    bench.says(
+        SERVER
+        + f"""
+worker = os.fork()
+if not worker:
+    signal.signal(signal.SIGTERM, lambda *_: (folder / "worker-was-told").touch())
+    while True:
+        time.sleep(0.02)
+def end(*_):
+    time.sleep(0.2)
+    os.kill(worker, signal.SIGKILL)
+    os.waitpid(worker, 0)
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+serve({port})
+finish()
+time.sleep(60)
+"""
+    )
+
+    assert bench.run(*until_healthy(port)).returncode == 0
+    assert not (bench.folder / "worker-was-told").exists()
+
+
 def test_a_server_that_ends_before_it_is_healthy_has_failed(bench: Bench, port: int) -> None:
     bench.says("print('nothing to see'); sys.exit(0)")
 
