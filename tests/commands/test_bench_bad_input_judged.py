@@ -151,6 +151,11 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         0,
         "suspect, usage_below_chunks: 12 of 12 records",
     ),
+    "answers of both arms that are garbage": (
+        lambda run: run.change(run.of(), content="garbage", text="\ufffd" * 40),
+        0,
+        "12 of 12 answers of spec and 24 of 24 answers of base are empty or garbage, and a speed is worth nothing",
+    ),
     "one prompt": (
         lambda run: run.drop([row for row in run.rows if row["prompt_id"] != "chat-0"]),
         0,

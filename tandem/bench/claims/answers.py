@@ -2,8 +2,8 @@
 
 Invariant: every claim of the register has an answer for every variant, with figures where there are any; a claim about
 the size of a figure is answered by a run of the post's own set-up alone; no gain is confirmed of a variant whose output
-differs or that failed what the baseline answered; a run that is void says nothing. Claims that contradict each other
-are told against each other.
+differs or that failed what the baseline answered; a run that is void, or whose answers are no text, says nothing.
+Claims that contradict each other are told against each other.
 """
 
 from __future__ import annotations
@@ -113,6 +113,8 @@ def _of_llmperf(claim: Claim, case: Case) -> str | None:
 def _said(claim: Claim, case: Case, void: Sequence[str]) -> Said:
     if void and claim.asks not in _OF_THE_MANIFEST:
         return Said("no evidence", f"the run is void: {void[0]}")
+    if case.worthless and claim.asks not in _OF_THE_MANIFEST:
+        return Said("no evidence", case.worthless)
     said = _held(claim, case, BY[claim.asks](claim, case))
     if said.answer in {"confirmed", "contradicted"} and claim.asks not in _OF_THE_MANIFEST and case.differs():
         return said.and_(f"This is said of this run's servers, not of the post's: {case.differs()}")

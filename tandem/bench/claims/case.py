@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.pairs import Grouped, Pairs
 from tandem.bench.judge.ratio import ratio_of
 from tandem.bench.judge.words import interval, load, number, short_metric, times, unit
+from tandem.bench.judge.worth import worthless
 from tandem.bench.manifest import Arm
 from tandem.bench.quantiles import Values
 
@@ -182,6 +184,11 @@ class Case:
         if len(known) < len(arms):
             return "the manifest does not know both arms"
         return next(_unlike(self.set_up, *known, tuned=tuned), "")
+
+    @cached_property
+    def worthless(self) -> str:
+        """Why no figure of these arms is worth anything; empty where their answers are text."""
+        return worthless(self.grouped, *self.arms())
 
     def survivors(self) -> str:
         """Say how differently the arms failed; empty where what is compared are no survivors."""

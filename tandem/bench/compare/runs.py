@@ -3,7 +3,9 @@
 Invariant: prompts are paired by the content of their suite and their id, and only arms, classes and loads of both runs
 are compared. Between two runs the day and the machine differ as well as what was changed, so nothing is called unless
 both runs measured how far a server is from itself, and nothing inside both floors together. What a variant gains over
-its baseline is compared too: there each run is its own control, and what touched both arms alike is out of it.
+its baseline is compared too: there each run is its own control, and what touched both arms alike is out of it. No arm
+wins by what it left out: failures and refused answers that the other side has not bar a row, and a shorter time of
+shorter answers is not called faster.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from tandem.bench.judge.cells import counted_rounds, holm
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Controls, Load, Ratio, Share, Word
 from tandem.bench.judge.interval import LEVEL, Estimate, estimate
-from tandem.bench.judge.observations import NO_DIGEST, Observations, observe
+from tandem.bench.judge.observations import NO_DIGEST, UNKNOWN, Observations, observe
 from tandem.bench.judge.pairs import JUDGED, Grouped
 from tandem.bench.judge.ratio import exp, ratio_of
+from tandem.bench.judge.words import interval, number
 from tandem.bench.manifest import run_id
+from tandem.bench.output.refused import BROKEN
 from tandem.bench.quantiles import Values
 
 CONFOUNDED = (
@@ -35,6 +39,8 @@ CONFOUNDED = (
     "own figures cannot tell these apart. The rows of gains can: there each run is its own control."
 )
 _BEFORE, _AFTER = "before ", "after "
+_WHOLE, _LENGTH = "e2e_ms", "completion_tokens"
+_SOUND, _REFUSED = 0, 1  # codes of contents in a merged run
 _Place = tuple[str, Load, str]
 
 
@@ -75,7 +81,11 @@ def compared(before: Observations, after: Observations, *, margin: float) -> Com
 
 
 class _Found(NamedTuple):
-    """A row before it is held against the others."""
+    """A row before it is held against the others.
+
+    `lost` says why only survivors could be compared. `length` is that of the later answers as a ratio of the earlier
+    ones, where the metric grows with it and servers counted tokens.
+    """
 
     kind: Literal["figure", "gain"]
     arm: str
@@ -87,6 +97,7 @@ class _Found(NamedTuple):
     after: float
     estimate: Estimate | None
     lost: str
+    length: Ratio | None
 
 
 def _merged(before: Observations, after: Observations, both: Shared, checked: Sequence[Controls]) -> Observations:
@@ -116,13 +127,14 @@ def _merged(before: Observations, after: Observations, both: Shared, checked: Se
         before,
         arms=coded["arm"][0], prompts=coded["prompt"][0], classes=coded["class_"][0], loads=coded["load"][0],
         arm=coded["arm"][1], prompt=coded["prompt"][1], class_=coded["class_"][1], load=coded["load"][1],
-        round=np.zeros(length, np.intp), error=np.zeros(length, np.intp), content=np.zeros(length, np.intp),
+        round=np.zeros(length, np.intp), error=np.zeros(length, np.intp), contents=("sound", "refused"),
+        content=np.concatenate([_content(part.seen)[mask] for part, mask in zip(parts, rows, strict=True)]),
         cut=np.zeros(length, bool), at=np.zeros(length, np.intp), torn=(),
         figures={
             metric: np.concatenate(
                 [_figure(part.seen, metric)[mask] for part, mask in zip(parts, rows, strict=True)]
             )
-            for metric in JUDGED
+            for metric in (*JUDGED, _LENGTH)
         },
         **joined,
     )  # fmt: skip
@@ -162,6 +174,12 @@ def _recoded(
     return tuple(known), np.concatenate(codes)
 
 
+def _content(seen: Observations) -> Whole:
+    """Return what the content check said of each answer: sound, refused, or UNKNOWN where it was not asked."""
+    refused = np.isin(seen.content, [code for code, word in enumerate(seen.contents) if word in BROKEN])
+    return np.where(seen.content == UNKNOWN, UNKNOWN, np.where(refused, _REFUSED, _SOUND))
+
+
 def _figure(seen: Observations, metric: str) -> Values:
     return seen.figures[metric] if metric in seen.figures else np.full(len(seen), np.nan)
 
@@ -173,9 +191,9 @@ def _figures(grouped: Grouped, both: Shared) -> Iterator[_Found]:
         pair = (_BEFORE + arm, _AFTER + arm)
         if not set(pair) <= set(seen.arms):
             continue
-        failures = survivors.count(grouped, *pair)
+        lost = _Lost.of(grouped, *pair, ("the earlier run", "the later run"))
         for class_, load in _places(seen):
-            lost = failures.of_cell(class_ * len(seen.loads) + load)
+            length = ratio_of(estimate(_lengths(grouped, pair, class_, load)[1]))
             for metric in JUDGED:
                 found = grouped.pairs(baseline=pair[0], variant=pair[1], class_=class_, load=load, metric=metric)
                 if not len(found.logs):
@@ -183,7 +201,7 @@ def _figures(grouped: Grouped, both: Shared) -> Iterator[_Found]:
                 yield _Found(
                     "figure", arm, seen.classes[class_], seen.loads[load], metric, found.logs,
                     float(np.median(found.baseline)), float(np.median(found.measured)), estimate(found.logs),
-                    lost.sentence("the earlier run", "the later run") if lost.differ else "",
+                    lost.why(class_, load), length if metric == _WHOLE else None,
                 )  # fmt: skip
 
 
@@ -195,7 +213,17 @@ def _gains(grouped: Grouped, both: Shared, before: str, after: str) -> Iterator[
     for arm in both.arms:
         if arm == before:
             continue
+        lost = [
+            *(_Lost.of(grouped, sign + before, sign + arm, (f"{before} in {when}", f"{arm} in {when}"))
+              for sign, when in ((_BEFORE, "the earlier run"), (_AFTER, "the later run"))),
+            *(_Lost.of(grouped, _BEFORE + one, _AFTER + one, (f"{one} in the earlier run", f"{one} in the later run"))
+              for one in (before, arm)),
+        ]  # fmt: skip
         for class_, load in _places(seen):
+            why = next(filter(None, (one.why(class_, load) for one in lost)), "")
+            lengths = [_lengths(grouped, (sign + before, sign + arm), class_, load) for sign in (_BEFORE, _AFTER)]
+            _, earlier, later = np.intersect1d(lengths[0][0], lengths[1][0], return_indices=True)
+            length = ratio_of(estimate(lengths[1][1][later] - lengths[0][1][earlier]))
             for metric in JUDGED:
                 sides = [
                     grouped.pairs(baseline=sign + before, variant=sign + arm, class_=class_, load=load, metric=metric)
@@ -208,8 +236,55 @@ def _gains(grouped: Grouped, both: Shared, before: str, after: str) -> Iterator[
                 yield _Found(
                     "gain", arm, seen.classes[class_], seen.loads[load], metric, logs[1] - logs[0],
                     exp(float(np.mean(logs[0]))), exp(float(np.mean(logs[1]))), estimate(logs[1] - logs[0]),
-                    "",
+                    why, length if metric == _WHOLE else None,
                 )  # fmt: skip
+
+
+def _lengths(grouped: Grouped, pair: tuple[str, str], class_: int, load: int) -> tuple[Whole, Values]:
+    """Return prompts of two arms and the log ratio of their answers' tokens, above 0 where the second's are more."""
+    found = grouped.pairs(baseline=pair[0], variant=pair[1], class_=class_, load=load, metric=_LENGTH)
+    return found.prompts, -found.logs
+
+
+class _Lost(NamedTuple):
+    """What two arms lost, by cell: requests that failed, and answers that the content check refused."""
+
+    names: tuple[str, str]
+    loads: int
+    failed: survivors.Counted
+    refused: survivors.Counted
+
+    @classmethod
+    def of(cls, grouped: Grouped, first: str, second: str, names: tuple[str, str]) -> _Lost:
+        """Count what two arms of a merged run lost.
+
+        Args:
+            grouped: the merged run.
+            first, second: the arms.
+            names: what they are called in a sentence.
+        """
+        seen, cells = grouped.seen, grouped.cells()
+        checked = ~seen.failed & (seen.content != UNKNOWN)
+
+        def count(rows: Mask) -> Whole:
+            of_arms = (rows & seen.of_arm(arm) for arm in (first, second))
+            return np.column_stack([np.bincount(cells[mine], minlength=grouped.number_of_cells) for mine in of_arms])
+
+        refused = survivors.Counted(count(checked), count(checked & (seen.content == _REFUSED)))
+        return cls(names, len(seen.loads), survivors.count(grouped, first, second), refused)
+
+    def why(self, class_: int, load: int) -> str:
+        """Return why a cell compares survivors; empty where it does not."""
+        cell = class_ * self.loads + load
+        failed, refused = self.failed.of_cell(cell), self.refused.of_cell(cell)
+        if failed.differ:
+            return f"{failed.sentence(*self.names)}, so only survivors could be compared"
+        if refused.differ:
+            return (
+                f"the content check refused {refused.variant} of {refused.of_variant} answers of {self.names[1]}, "
+                f"{refused.baseline} of {refused.of_baseline} of {self.names[0]}: broken answers are not compared"
+            )
+        return ""
 
 
 def _places(seen: Observations) -> list[tuple[int, int]]:
@@ -255,7 +330,12 @@ def _called(one: _Found, adjusted: float | None, floor: float | None, blocked: s
     why = blocked or _uncallable(one, floor)
     if why or made is None or floor is None or adjusted is None:
         return "no evidence", why
-    if -edge <= made.low and made.high <= edge:
+    same = -edge <= made.low and made.high <= edge
+    if one.length is not None and (same or made.log > 0) and _other(one.length, margin, shorter=not same):
+        beside = "beside its baseline's, " if one.kind == "gain" else ""
+        long = f"{beside}the later answers are {number(one.length.value)} times as long ({interval(one.length)})"
+        return "no evidence", f"{long}, so their times are not those of the same work: see TPOT"
+    if same:
         return "same", f"the whole interval lies inside the margin of {100 * margin:g} %"
     if adjusted >= 1 - LEVEL:
         return "no evidence", "chance explains it, with every row taken into account"
@@ -264,9 +344,15 @@ def _called(one: _Found, adjusted: float | None, floor: float | None, blocked: s
     return ("faster" if made.log > 0 else "slower"), "beyond chance and beyond both noise floors"
 
 
+def _other(length: Ratio, margin: float, *, shorter: bool) -> bool:
+    """Return whether answers are of another length, interval and all; with `shorter`, whether they are shorter."""
+    low, high = length.low or length.value, length.high or length.value
+    return high < 1 / (1 + margin) or (not shorter and low > 1 + margin)
+
+
 def _uncallable(one: _Found, floor: float | None) -> str:
     if one.lost:
-        return f"{one.lost}, so only survivors could be compared"
+        return one.lost
     if one.estimate is None:
         return "too few prompts for an interval"
     return "" if floor is not None else "no noise floor in one run or both: measure both with --control-rounds"
@@ -318,5 +404,9 @@ def _notes(
         yield f"the baselines are {before.baseline} and {after.baseline}, so gains are not compared"
     if not found:
         yield "no prompt was answered in both runs at the same load"
+    for arm in both.arms:
+        whole = [one for one in found if (one.kind, one.arm, one.metric) == ("figure", arm, _WHOLE) and one.estimate]
+        if whole and all(one.length is None for one in whole):
+            yield f"tokens of {arm} were not counted in both runs: whether its answers are of one length is not known"
     if before.run.created_utc > after.run.created_utc:
         yield "the first run is the later one: figures read from it to the earlier one"

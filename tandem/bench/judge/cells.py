@@ -2,8 +2,9 @@
 
 Invariant: `faster` and `slower` are said only of what chance does not explain with every cell of the report taken into
 account (Holm 1979, Scandinavian Journal of Statistics 6, 65), and only beyond what the baseline differs from itself;
-`same` only where the whole interval lies inside the margin; nothing is said of survivors. So at a true speed-up of 1
-no more than 1 - level of whole reports say faster or slower anywhere. A cell that cannot be judged says why.
+`same` only where the whole interval lies inside the margin; nothing is said of survivors, nor where neither arm gives
+text. So at a true speed-up of 1 no more than 1 - level of whole reports say faster or slower anywhere. A cell that
+cannot be judged says why.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tandem.bench.judge.interval import LEVEL, Estimate, estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.judge.pairs import JUDGED, Grouped, Pairs
 from tandem.bench.judge.power import Asked, detectable, prompts_to_decide, rounds_to_decide, spread
+from tandem.bench.judge.worth import worthless
 from tandem.bench.quantiles import Values
 
 _LARGEST = 700.0  # a log-ratio whose exp is still a number
@@ -86,7 +88,7 @@ def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) 
     seen, baseline = grouped.seen, grouped.seen.baseline
     floors = {(one.class_, one.load, one.metric): one.ratio for one in controls.floors if not math.isnan(one.ratio)}
     failures, starts = survivors.count(grouped, baseline, variant), _starts(grouped, variant)
-    void = because.void(controls)
+    void = because.void(controls) or worthless(grouped, baseline, variant)
     tallies = because.tally(grouped, baseline), because.tally(grouped, variant)
     for cell in np.unique(grouped.cells()).tolist():
         class_, load = divmod(cell, len(seen.loads))

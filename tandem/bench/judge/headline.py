@@ -24,6 +24,7 @@ from tandem.bench.judge.pairs import Grouped
 from tandem.bench.judge.ratio import ratio_of
 from tandem.bench.judge.survivors import Failures, more_often
 from tandem.bench.judge.words import number
+from tandem.bench.judge.worth import Broken, broken, worthless
 
 DECIDING = "e2e_ms"
 """What a user waits for."""
@@ -116,6 +117,16 @@ class _Case:
         return ratio_of(estimate(-pairs.logs, level=level))  # of a length, more is more
 
     @cached_property
+    def worthless(self) -> str:
+        """Why no speed is worth anything: neither arm gives text; empty where that is not so."""
+        return worthless(self.grouped, self.baseline, self.variant)
+
+    @cached_property
+    def broken(self) -> tuple[Broken, ...]:
+        """What the content check refused of the variant and of the baseline."""
+        return broken(self.grouped, self.variant, self.baseline)
+
+    @cached_property
     def altered(self) -> bool:
         """Whether the variant's output is shown to be another: other text, other lengths, or more broken answers."""
         equality = self.equality
@@ -193,6 +204,8 @@ def _sentence(case: _Case, overall: Overall) -> str:
 
 def _nothing(case: _Case) -> str:
     """Return why no class could be judged at all; empty where some had an estimate."""
+    if case.worthless:
+        return f": {case.worthless}"
     reasons = {cell.why for cell in case.deciding}
     if not case.deciding:
         return ": the run has no record"
@@ -212,10 +225,14 @@ def _reasons(case: _Case, overall: Overall) -> Iterator[str]:
     yield from case.controls.void
     if case.failures.variant or case.failures.baseline:
         yield case.failures.sentence(case.baseline, case.variant)
+    said = case.worthless or (case.equality is not None and "content check" in case.equality.sentence)
+    if not said and any(one.refused for one in case.broken):
+        told = ", ".join(f"{one.refused} of {one.checked} answers of {one.arm}" for one in case.broken)
+        yield f"the content check refused {told}"
     yield from _of_output(case)
     yield from case.controls.cautions
     yield from _of_absent(case)
-    if overall not in {"void", "not comparable"}:
+    if overall not in {"void", "not comparable"} and not case.worthless:
         yield from _of_open(case)
 
 

@@ -34,14 +34,20 @@ def stated(monkeypatch):
     return found
 
 
-def run(day, spec=500.0, base=1000.0, prompts=12, requests=(), arms=("base", "spec"), **changes):
-    """Twelve prompts of `repeat`, each arm's time spread over prompts and jittered by a share of 1 %."""
+def run(day, spec=500.0, base=1000.0, prompts=12, requests=(), arms=("base", "spec"), answers=None, **changes):
+    """Twelve prompts of `repeat`, each arm's time spread over prompts and jittered by a share of 1 %.
+
+    `answers` has fields of each arm's requests.
+    """
     rng = np.random.default_rng(day)
     asked = [
-        Asked(arm=arm, prompt=f"p{number}", e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))))
+        Asked(
+            arm=arm, prompt=f"p{number}", e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
+            **(answers or {}).get(arm, {}),
+        )
         for arm, ms in zip(arms, (base, spec), strict=True)
         for number in range(prompts)
-    ]
+    ]  # fmt: skip
     return observed([*asked, *requests], arms=arms, created_utc=f"2026-11-{day:02}T00:00:00Z", **changes)
 
 
@@ -116,6 +122,69 @@ def test_failures_of_one_run_leave_survivors_that_are_not_called():
     found = row(run(1), run(2, spec=250.0, requests=lost))
     assert found.verdict == "no evidence"
     assert "only survivors" in found.why
+
+
+def test_a_gain_among_the_survivors_of_one_run_is_not_called():
+    lost = [Asked(arm="spec", prompt=f"p{number}", repeat=1, error="closed") for number in range(12)]
+    found = row(run(1), run(2, spec=250.0, requests=lost), kind="gain")
+    assert found.speed_up.low > 1.5
+    assert found.verdict == "no evidence"
+    assert found.why.startswith(
+        "12 of 24 requests of spec in the later run failed, 0 of 12 of base in the later run, so"
+    )
+
+
+@pytest.mark.parametrize("kind", ["figure", "gain"])
+@pytest.mark.parametrize("word", ["garbage", "empty", "loop", "refusal"])
+def test_answers_that_the_later_run_breaks_are_not_called_faster(kind, word):
+    found = row(run(1), run(2, spec=250.0, answers={"spec": {"content": word}}), kind=kind)
+    assert found.verdict == "no evidence"
+    assert "the content check refused 12 of 12 answers of " in found.why
+
+
+def test_answers_that_both_runs_break_alike_are_compared():
+    broken = {"answers": {"base": {"content": "garbage"}, "spec": {"content": "garbage"}}}
+    assert row(run(1, **broken), run(2, spec=250.0, **broken)).verdict == "faster"
+
+
+def test_answers_that_nobody_checked_are_compared():
+    unchecked = {"answers": {"base": {"content": None}, "spec": {"content": None}}}
+    assert row(run(1), run(2, spec=250.0, **unchecked)).verdict == "faster"
+
+
+@pytest.mark.parametrize(
+    ("kind", "sentence"),
+    [
+        ("figure", "the later answers are 0.50 times as long (0.50 to 0.50), so their times are not those of the same"),
+        ("gain", "beside its baseline's, the later answers are 0.50 times as long (0.50 to 0.50), so their times are"),
+    ],
+)
+def test_a_shorter_time_of_shorter_answers_is_not_called_faster(kind, sentence):
+    found = row(run(1), run(2, spec=250.0, answers={"spec": {"tokens": 32.0}}), kind=kind)
+    assert found.verdict == "no evidence"
+    assert found.why.startswith(sentence)
+
+
+def test_equal_times_of_other_lengths_are_not_the_same():
+    assert row(run(1), run(2, answers={"spec": {"tokens": 128.0}})).verdict == "no evidence"
+
+
+def test_longer_answers_do_not_hide_that_a_run_is_slower():
+    assert row(run(1), run(2, spec=1000.0, answers={"spec": {"tokens": 128.0}})).verdict == "slower"
+
+
+def test_the_time_of_a_token_is_called_whatever_the_lengths():
+    found = row(run(1), run(2, spec=125.0, answers={"spec": {"tokens": 32.0}}), metric="tpot_ms")
+    assert found.verdict == "faster"
+
+
+def test_lengths_that_nobody_counted_are_said_to_be_unknown():
+    uncounted = {"answers": {"spec": {"tokens": float("nan")}}}
+    found = compared(run(1), run(2, spec=250.0, **uncounted), margin=0.05)
+    assert "tokens of spec were not counted in both runs: whether its answers are of one length is not known" in (
+        found.notes
+    )
+    assert not any("tokens of base" in note for note in found.notes)
 
 
 def test_rounds_that_a_control_marked_are_left_out(stated):

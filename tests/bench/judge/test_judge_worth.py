@@ -1,0 +1,67 @@
+"""A speed is worth nothing where neither arm gives text; what one arm breaks alone is for equality to find."""
+
+import pytest
+from observed import Asked, observed
+
+from tandem.bench.claims.answers import answers
+from tandem.bench.judge.cells import cells
+from tandem.bench.judge.form import Controls, Equality
+from tandem.bench.judge.headline import headlines
+from tandem.bench.judge.pairs import Grouped
+from tandem.bench.judge.worth import worthless
+
+EQUAL = Equality(variant="spec", by="characters", result="the same", sentence="All are identical.")
+
+
+def run(spec, base, of=12):
+    """Twelve prompts, `spec` twice as fast; the content check says `spec` and `base` of the first `of` of each arm."""
+    return observed(
+        [
+            Asked(arm=arm, prompt=f"p{number:02}", e2e_ms=ms + number, content=word if number < of else "ok")
+            for arm, ms, word in (("base", 1000.0, base), ("spec", 500.0, spec))
+            for number in range(12)
+        ]
+    )
+
+
+def headline(seen):
+    (found,) = headlines(seen, cells(seen, Controls(), margin=0.05), Controls(), (EQUAL,), margin=0.05)
+    return found
+
+
+@pytest.mark.parametrize("word", ["garbage", "empty"])
+def test_a_variant_does_not_win_where_neither_arm_gives_text(word):
+    found = headline(run(word, word))
+    assert (found.verdict, found.faster) == ("no evidence", ())
+    assert found.sentence == (
+        "There is no evidence whether spec is faster or slower than base: 12 of 12 answers of spec and 12 of 12 "
+        "answers of base are empty or garbage, and a speed is worth nothing where the text is none."
+    )
+
+
+def test_no_cell_is_called_where_neither_arm_gives_text():
+    seen = run("garbage", "garbage")
+    assert {cell.verdict for cell in cells(seen, Controls(), margin=0.05)} == {"no evidence"}
+
+
+@pytest.mark.parametrize(("of", "bars"), [(6, False), (7, True)])
+def test_more_than_half_of_the_answers_must_be_no_text(of, bars):
+    assert bool(worthless(Grouped(run("garbage", "garbage", of)), "base", "spec")) is bars
+
+
+@pytest.mark.parametrize(("spec", "base"), [("garbage", "ok"), ("ok", "garbage"), (None, None), ("garbage", None)])
+def test_one_arm_with_text_or_unchecked_bars_nothing(spec, base):
+    assert worthless(Grouped(run(spec, base)), "base", "spec") == ""
+
+
+@pytest.mark.parametrize("word", ["loop", "refusal"])
+def test_what_a_small_model_may_say_is_told_and_bars_nothing(word):
+    found = headline(run(word, word, 7))
+    assert found.verdict == "faster"
+    assert "the content check refused 7 of 12 answers of spec, 7 of 12 answers of base." in found.reasons
+
+
+def test_a_claim_is_not_answered_by_answers_that_are_no_text():
+    seen = run("garbage", "garbage")
+    found = answers(seen, cells(seen, Controls(), margin=0.05), (EQUAL,), (), margin=0.05)
+    assert {one.answer for one in found if one.claim in {"C1", "C6", "C12", "C13"}} == {"no evidence"}
