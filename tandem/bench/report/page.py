@@ -1,12 +1,14 @@
 """The page: put together from its sections, written whole; and the charts as pictures beside it.
 
 Invariant: one file without script and without any outside reference, which its own policy forbids it too; the same
-verdict and records give the same bytes.
+verdict and records give the same bytes. Where a report cannot be written whole, that of an earlier verdict stays.
 """
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
@@ -47,20 +49,26 @@ def write(verdict: Verdict, seen: Observations, folder: Path) -> Written:
     sections = list(_sections(verdict, seen))
     page = _page(verdict, sections)
     html, charts = folder / FILE, folder / CHARTS
+    new_html, new_charts = folder / f"{FILE}.new", folder / f"{CHARTS}.new"
     try:
-        charts.mkdir(parents=True, exist_ok=True)
+        new_charts.mkdir(parents=True, exist_ok=True)
+        charts.mkdir(exist_ok=True)
+        drawn = [picture(chart, new_charts) for chart in _charts(sections)]
+        new_html.write_text(page, encoding="utf-8")
         for old in charts.glob("*.png"):
             old.unlink()
-        pictures = tuple(picture(chart, charts) for chart in _charts(sections))
-        new = html.with_name(f"{FILE}.new")
-        new.write_text(page, encoding="utf-8")
-        new.replace(html)
+        pictures = tuple(one.replace(charts / one.name) for one in drawn)
+        new_html.replace(html)
     except OSError as error:
         raise WorldError(
             f"the report cannot be written: {error.strerror or error}",
             where=str(folder),
             change="make room, or report a copy of the folder that may be written to",
         ) from error
+    finally:
+        shutil.rmtree(new_charts, ignore_errors=True)
+        with suppress(OSError):
+            new_html.unlink(missing_ok=True)
     return Written(html=html, charts=pictures)
 
 

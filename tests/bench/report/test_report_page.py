@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import struct
+from errno import ENOSPC
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -254,6 +255,32 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
         report.write(example.nothing(seen), seen, tmp_path)
 
     assert fault.value.where == str(tmp_path)
+
+
+def test_a_disk_that_fills_leaves_the_earlier_report_whole(
+    tmp_path: Path, verdict: Verdict, seen: Observations, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    earlier = {tmp_path / "report.html": b"earlier", tmp_path / "charts" / "speed-up-0.png": b"earlier"}
+    (tmp_path / "charts").mkdir()
+    for path, content in earlier.items():
+        path.write_bytes(content)
+    drawn = []
+
+    def fills(path: Path, content: bytes) -> int:
+        drawn.append(path.name)
+        with path.open("wb") as file:
+            file.write(content[:100])
+        if len(drawn) > 1:
+            raise OSError(ENOSPC, "No space left on device")
+        return len(content)
+
+    monkeypatch.setattr(Path, "write_bytes", fills)
+
+    with pytest.raises(WorldError, match="No space left on device"):
+        report.write(verdict, seen, tmp_path)
+
+    assert len(drawn) == 2
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == earlier
 
 
 def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict: Verdict) -> None:
