@@ -77,7 +77,7 @@ def verdict(state: str, shown: list[float]) -> str:
     }
     journal = SimpleNamespace(in_doubt=lambda: [lines[1]], last=lambda round_, _: lines[round_])
     cloudwatch = SimpleNamespace(held=lambda cells: dict.fromkeys(cells, Held(len(shown), sum(shown))))
-    (doubt,) = Settling(journal, cloudwatch, Delays(), lambda _: made).look(now_s=1e6)  # type: ignore[arg-type]
+    (doubt,) = Settling(journal, cloudwatch, Delays(), lambda _: made).look(now_s=1e6)
     return doubt.verdict
 
 

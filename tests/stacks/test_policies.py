@@ -26,6 +26,7 @@ DISTINCT = {
     "public-endpoint": ("Cluster",),
     "nat-per-zone": ("Network",),
     "mirror": ("Guard", "Image"),
+    "permissions-boundary": ("Image",),
 }
 
 
@@ -111,6 +112,29 @@ def test_cfn_lint_finds_nothing_in_the_environments_region(
 
     assert len(files) == len(DISTINCT.get(name, templates_of_one(assembly, name)))
     assert {path: findings[path] for path in files} == {path: [] for path in files}
+
+
+def written(found: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every property that is said; a reference is a value as a text is."""
+    if isinstance(found, list):
+        for each in found:
+            yield from written(each, path)
+    elif isinstance(found, dict) and not (len(found) == 1 and next(iter(found)).startswith(("Ref", "Fn::"))):
+        for key, value in found.items():
+            yield from written(value, (*path, key))
+    else:
+        yield path
+
+
+def test_every_property_of_every_variant_is_linted_somewhere(stacks: Templates) -> None:
+    said: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
+    for name, template in stacks.items():
+        place, _, kind = name.rpartition("-")
+        linted_here = place in COMMITTED or kind in DISTINCT.get(place, ())
+        for found in template["Resources"].values():
+            said[linted_here].update(written(found.get("Properties", {}), (found["Type"],)))
+
+    assert said[False] - said[True] == set()
 
 
 def statements(found: object) -> Iterator[dict[str, Any]]:
