@@ -70,6 +70,17 @@ def test_one_flipped_byte_of_any_file_is_found(store, verify, marked):
 
 
 @pytest.mark.usefixtures("stored")
+def test_a_file_that_is_right_under_another_mark_is_named(store, verify):
+    key = keys_of(store)[0]
+    body = store.read(key).body
+    store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata={"sha256": "0" * 64})
+    code, lines = verify()
+
+    (wrong,) = [line for line in lines if line.get("where") == store.url(key)]
+    assert (code, wrong["event"]) == (1, f"the content is right, but marked with SHA-256 {'0' * 64}")
+
+
+@pytest.mark.usefixtures("stored")
 def test_one_flipped_byte_of_the_manifest_is_found(store, verify):
     head, body = store.head(MANIFEST), bytearray(store.read(MANIFEST).body)
     at = body.index(b'"where": "device"') + 12
