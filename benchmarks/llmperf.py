@@ -12,7 +12,6 @@ none; the twin's steps do not depend on them, and prefill is the same to a few t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import hashlib
 import json
 import os
@@ -21,19 +20,18 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-
-import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from between_marks import write_between  # noqa: E402
 from llmperf_tool import VENV, packed, prepared  # noqa: E402
+from servers_apart import twin  # noqa: E402
 
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
 
@@ -144,7 +142,7 @@ def _record(out: Path, blocks: Mapping[str, str]) -> None:
     """Keep what the tables are computed from, and write them into the document."""
     shutil.rmtree(RUNS, ignore_errors=True)
     # what programs printed names this machine's folders
-    shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json", "log"))
+    shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json"))
     for name, block in blocks.items():
         write_between(f"llmperf {name}", block)
 
@@ -153,7 +151,6 @@ def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
     if out.exists():
         shutil.rmtree(out)
     out.mkdir()
-    (out / "knobs.yaml").write_text(yaml.safe_dump({**PLAIN, **scenario.knobs}, sort_keys=False))
     for attempt in range(1, TRIES + 1):
         try:
             _llmperf(name, scenario, tool, out)
@@ -164,7 +161,7 @@ def _measured(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
             if attempt == TRIES:
                 raise
     if scenario.compared:
-        _tandem(name, out)
+        _tandem(name, scenario, out)
 
 
 def _llmperf(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
@@ -172,23 +169,22 @@ def _llmperf(name: str, scenario: Scenario, tool: Tool, out: Path) -> None:
         model=MODEL, input_tokens=64, output_tokens=OUTPUT_TOKENS, temperature=0.0, concurrency=CONCURRENCY,
         requests=REQUESTS, timeout_s=120, more=scenario.more,
     )  # fmt: skip
-    log = out / "log"
-    with _twin(out, log) as url:
+    with twin(out, {**PLAIN, **scenario.knobs}) as server:
         session = Session(
-            servers=[Server(name=ARM, url=url)], load=load, tool=tool, out=out / "llmperf",
+            servers=[Server(name=ARM, url=server.url)], load=load, tool=tool, out=out / "llmperf",
             say=lambda line: _say(f"{name}, llmperf: {line}"),
         )  # fmt: skip
         session.run(1)
-    log.rename(out / "llmperf" / table.LOG)
+    server.log.rename(out / "llmperf" / table.LOG)
 
 
-def _tandem(name: str, out: Path) -> None:
-    suite, log = out / "suite.jsonl", out / "log"
+def _tandem(name: str, scenario: Scenario, out: Path) -> None:
+    suite = out / "suite.jsonl"
     prompts = ({"id": f"shelf-{n}", "class": "shelf", "prompt": PROMPT.format(number=n)} for n in range(REQUESTS))
     suite.write_text("".join(f"{json.dumps(prompt)}\n" for prompt in prompts))
-    with _twin(out, log) as url:
+    with twin(out, {**PLAIN, **scenario.knobs}) as server:
         command = [
-            sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"{ARM}={url}", "--model", MODEL,
+            sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"{ARM}={server.url}", "--model", MODEL,
             "--suite", str(suite), "--concurrency", str(CONCURRENCY), "--rounds", "1",
             "--max-tokens", str(OUTPUT_TOKENS), "--warm-up", "0", "--seed", "1", "--out", str(out / "tandem"),
         ]  # fmt: skip
@@ -196,23 +192,8 @@ def _tandem(name: str, out: Path) -> None:
     _say(f"{name}, Tandem: exit {done.returncode}")
     if done.returncode not in {0, 1}:  # 1: some requests failed, as the scenario has it
         raise BenchError(f"tandem bench run ended with {done.returncode}: {done.stderr[-800:]}", change="see above")
-    log.rename(out / "tandem" / table.LOG)
+    server.log.rename(out / "tandem" / table.LOG)
     suite.unlink()
-
-
-@contextlib.contextmanager
-def _twin(out: Path, log: Path) -> Iterator[str]:
-    """Run a twin of the scenario's knobs; its address."""
-    command = [sys.executable, "-m", "tandem.twin.server", "--knobs", str(out / "knobs.yaml"), "--log", str(log)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline().split()
-            if not ready:
-                raise WorldError("the twin did not start", change="see what it said above")
-            yield ready[1]
-        finally:
-            process.send_signal(signal.SIGTERM)
 
 
 COUNT = """

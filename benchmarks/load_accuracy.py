@@ -8,6 +8,7 @@ from pathlib import Path
 
 import load_parts as parts
 import numpy as np
+import servers_apart
 
 from tandem.bench.derive import derive
 from tandem.bench.folder import RECORDS
@@ -47,7 +48,7 @@ class Compared:
 def accuracy(folder: Path) -> Iterator[Compared]:
     """Measure the independent server and the twin at each concurrency; yield every figure beside its truth."""
     for concurrency, requests in REQUESTS.items():
-        with parts.independent(folder) as server:
+        with servers_apart.independent(folder) as server:
             prompts = [
                 (f"burst-{size}", parts.schedule(ttft_ms=TTFT_MS, step_ms=STEP_MS, bursts=str(size), tokens=TOKENS))
                 for size in BURSTS
@@ -58,13 +59,13 @@ def accuracy(folder: Path) -> Iterator[Compared]:
             "prefill_base_ms": PREFILL_MS[concurrency], "prefill_ms_per_token": 0.0, "max_num_seqs": concurrency,
             "classes": {"default": {"acceptance": 0.8, "output_tokens": TOKENS, "output_spread": TOKENS // 2}},
         }  # fmt: skip
-        with parts.twin(folder, knobs) as server:
+        with servers_apart.twin(folder, knobs) as server:
             asked = [("open", f"Tell of the town with number {number}.") for number in range(requests)]
             yield from _measured("twin", server, folder, asked, concurrency)
 
 
 def _measured(
-    name: str, server: parts.Server, folder: Path, prompts: Sequence[tuple[str, str]], concurrency: int
+    name: str, server: servers_apart.Server, folder: Path, prompts: Sequence[tuple[str, str]], concurrency: int
 ) -> Iterator[Compared]:
     suite = parts.write_suite(folder / f"{name}-{concurrency}.jsonl", _distinct(prompts), TOKENS * 2)
     out = parts.bench_run(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import load_parts as parts
 import numpy as np
+import servers_apart
 
 from tandem.bench.derive import derive
 from tandem.bench.folder import RECORDS
@@ -41,7 +42,7 @@ def bursts(folder: Path) -> list[Burst]:
         for size in range(1, 9)
         for number in range(REQUESTS)
     ]
-    with parts.independent(folder) as server:
+    with servers_apart.independent(folder) as server:
         suite = parts.write_suite(folder / "bursts.jsonl", prompts, TOKENS)
         out = parts.bench_run(server, suite, folder / "bursts", "--concurrency", str(CONCURRENCY), "--warm-up", "4")
     records = list(read_records(out / RECORDS))

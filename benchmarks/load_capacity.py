@@ -16,6 +16,7 @@ from typing import Any
 
 import load_parts as parts
 import numpy as np
+import servers_apart
 from llmperf_tool import prepared
 
 from tandem.bench.derive import derive
@@ -32,7 +33,7 @@ STREAMS = (4, 32, 64, 128, 256, 384, 512, 768)
 SECONDS = 6
 FIRST_MS = 1000  # every stream has begun before the first has its first chunk
 LIMIT_MS = 2.0
-AIPERF = parts.ROOT / ".venv-aiperf"
+AIPERF = servers_apart.ROOT / ".venv-aiperf"
 TOKENIZER = """
 import pathlib, sys
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -105,7 +106,7 @@ class Stepped:
 
 
 Arrivals = dict[str, list[float]]
-Client = Callable[[parts.Server, Load, Path], tuple[Arrivals, float]]
+Client = Callable[[servers_apart.Server, Load, Path], tuple[Arrivals, float]]
 
 
 def capacity(folder: Path) -> Iterator[Timed]:
@@ -135,9 +136,13 @@ def _stepped(tool: Tool, load: Load, folder: Path) -> Stepped:
     folder.mkdir(parents=True)
     flags = ["--ttft-ms", str(FIRST_MS), "--step-ms", str(1000 / load.rate), "--tokens", str(load.tokens)]
     told = LlmperfLoad(
-        model=parts.MODEL, output_tokens=load.tokens, concurrency=load.streams, requests=load.streams, timeout_s=120
+        model=servers_apart.MODEL,
+        output_tokens=load.tokens,
+        concurrency=load.streams,
+        requests=load.streams,
+        timeout_s=120,
     )
-    with parts.independent(folder, *flags) as server:
+    with servers_apart.independent(folder, *flags) as server:
         arm = LlmperfServer(name="measured", url=server.url)
         (call,) = Session(servers=[arm], load=told, tool=tool, out=folder / "run", say=lambda _: None).run(1)
         served = list(server.served().values())
@@ -155,7 +160,7 @@ def _stepped(tool: Tool, load: Load, folder: Path) -> Stepped:
 
 def _timed(name: str, tool: Client, load: Load, folder: Path) -> Timed:
     folder.mkdir(parents=True)
-    with parts.independent(folder) as server:
+    with servers_apart.independent(folder) as server:
         arrivals, tpot_ms = tool(server, load, folder)
         served = server.served()
     written = {key: [time for time, _ in one.bursts] for key, one in served.items()}
@@ -173,7 +178,7 @@ def _timed(name: str, tool: Client, load: Load, folder: Path) -> Timed:
     )  # fmt: skip
 
 
-def _tandem(server: parts.Server, load: Load, folder: Path) -> tuple[Arrivals, float]:
+def _tandem(server: servers_apart.Server, load: Load, folder: Path) -> tuple[Arrivals, float]:
     suite = parts.write_suite(folder / "suite.jsonl", [("even", prompt) for prompt in load.prompts()], load.tokens)
     out = parts.bench_run(
         server, suite, folder / "run", "--mixed", "--concurrency", str(load.streams), "--warm-up", "0"
@@ -186,7 +191,7 @@ def _tandem(server: parts.Server, load: Load, folder: Path) -> tuple[Arrivals, f
     return arrivals, float(np.median(derive(records).values["tpot_ms"]))
 
 
-def _aiperf(server: parts.Server, load: Load, folder: Path) -> tuple[Arrivals, float]:
+def _aiperf(server: servers_apart.Server, load: Load, folder: Path) -> tuple[Arrivals, float]:
     home = _aiperf_home()
     asked = folder / "asked.jsonl"
     asked.write_text("".join(json.dumps({"text": prompt}) + "\n" for prompt in load.prompts()))

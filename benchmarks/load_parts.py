@@ -1,83 +1,28 @@
-"""What the parts of `benchmarks/load.py` share: servers in processes of their own, and clients that are held to them.
+"""What the parts of `benchmarks/load.py` share: prompts that ask for a schedule, and Tandem as their client.
 
-Invariant: a server logs what it did on the clock that its client reads, in another process; a client is started as
-its user starts it.
+Invariant: a client is started as its user starts it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from tandem.bench.truth import Served, read_log
-
-ROOT = Path(__file__).resolve().parent.parent
-MODEL = "independent"
-SERVER_UP_S = 30
+from servers_apart import ROOT, Server
 
 
 class PartError(Exception):
-    """A server or a client did not do what it is held to; the sentence says where its words are."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
-    """One server: where it answers, what it calls its model, and the log of what it did."""
-
-    url: str
-    model: str
-    log: Path
-
-    def served(self) -> dict[str, Served]:
-        """Return its honest answers by request id."""
-        return {key: one for key, one in read_log(self.log).items() if one.fault is None}
+    """A client did not do what it is held to; the sentence says where its words are."""
 
 
 def schedule(**fields: Any) -> str:
     """Return a prompt that asks the independent server for a schedule."""
     return f"#schedule {json.dumps(fields)}"
-
-
-@contextlib.contextmanager
-def independent(folder: Path, *flags: str) -> Iterator[Server]:
-    """Start the server that shares no code with the twin or the bench; flags are a prompt's default schedule."""
-    program = [sys.executable, str(ROOT / "tests/bench/independent_server.py"), *flags]
-    with _started(program, folder / "independent.jsonl") as (url, log):
-        yield Server(url=url, model=MODEL, log=log)
-
-
-@contextlib.contextmanager
-def twin(folder: Path, knobs: Mapping[str, Any]) -> Iterator[Server]:
-    """Start the twin with `knobs`."""
-    file = folder / "knobs.yaml"
-    file.write_text(yaml.safe_dump({"model": MODEL, **knobs}))
-    program = [sys.executable, "-m", "tandem.twin.server", "--knobs", str(file)]
-    with _started(program, folder / "twin.jsonl") as (url, log):
-        yield Server(url=url, model=MODEL, log=log)
-
-
-@contextlib.contextmanager
-def _started(program: Sequence[str], log: Path) -> Iterator[tuple[str, Path]]:
-    log.unlink(missing_ok=True)
-    server = subprocess.Popen([*program, "--port", "0", "--log", str(log)], cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    assert server.stdout is not None
-    try:
-        line = server.stdout.readline()
-        if "http://" not in line:
-            raise PartError(f"{program[-1]} did not start; its words stand above")
-        yield "http://" + line.split("http://", 1)[1].strip(), log
-    finally:
-        server.terminate()
-        server.wait(SERVER_UP_S)
 
 
 def write_suite(path: Path, prompts: Sequence[tuple[str, str]], max_tokens: int) -> Path:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import subprocess
 import sys
 import tempfile
 import time
@@ -17,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import servers_apart
 import uvloop
 from taken_on import taken_on
 
@@ -84,19 +84,14 @@ def _print_served(seconds: float) -> None:
 
 
 def _late_ms(streams: int, step_ms: float, seconds: float) -> Iterator[np.ndarray]:
+    knobs = {
+        "law": "vllm", "num_speculative_tokens": 7, "step_ms": [step_ms], "prefill_base_ms": 1,
+        "prefill_ms_per_token": 0, "max_num_seqs": streams, "max_model_len": 100_000,
+    }  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        knobs, log = Path(folder) / "knobs.yaml", Path(folder) / "truth.jsonl"
-        knobs.write_text(
-            f"{{model: m, law: vllm, num_speculative_tokens: 7, step_ms: [{step_ms}], prefill_base_ms: 1, "
-            f"prefill_ms_per_token: 0, max_num_seqs: {streams}, max_model_len: 100000}}"
-        )
-        command = [sys.executable, "-m", "tandem.twin.server", "--knobs", str(knobs), "--log", str(log)]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
-            assert process.stdout is not None
-            port = int(process.stdout.readline().rpartition(":")[2])
-            uvloop.run(_read(port, streams, seconds))
-            process.terminate()
-        for one in read_truth(log).requests:
+        with servers_apart.twin(Path(folder), knobs) as server:
+            uvloop.run(_read(int(server.url.rpartition(":")[2]), streams, seconds))
+        for one in read_truth(server.log).requests:
             yield (np.array([written for written, _ in one.bursts]) - np.array(one.due_s)) * 1000
 
 

@@ -1,0 +1,62 @@
+"""A benchmark's server is a process of its own: it answers, logs what it did, and has ended when its block is left."""
+
+from __future__ import annotations
+
+import json
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+import yaml
+
+sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
+
+import servers_apart
+from servers_apart import MODEL, Server
+
+from tandem.bench.fault import WorldError
+
+FAST = {"step_ms": [1.0], "prefill_base_ms": 1.0}
+
+
+def connect(server: Server) -> HTTPConnection:
+    return HTTPConnection(server.url.removeprefix("http://"), timeout=30)
+
+
+def ask(server: Server, request_id: str) -> int:
+    body = {"model": server.model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4, "stream": True}
+    headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
+    connection = connect(server)
+    connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
+    answer = connection.getresponse()
+    answer.read()
+    connection.close()
+    return answer.status
+
+
+def test_the_twin_answers_under_the_name_of_its_knobs_and_logs_it(tmp_path: Path) -> None:
+    with servers_apart.twin(tmp_path, {**FAST, "model": "named"}) as server:
+        assert (server.model, ask(server, "asked-1")) == ("named", 200)
+
+    assert "asked-1" in "".join(server.served())
+
+
+def test_knobs_without_a_name_are_served_under_one(tmp_path: Path) -> None:
+    with servers_apart.twin(tmp_path, FAST) as server:
+        assert (server.model, ask(server, "asked-1")) == (MODEL, 200)
+
+    assert yaml.safe_load((tmp_path / "knobs.yaml").read_text()) == {"model": MODEL, **FAST}
+
+
+def test_when_its_block_is_left_nobody_answers(tmp_path: Path) -> None:
+    with servers_apart.twin(tmp_path, FAST) as server:
+        pass
+
+    with pytest.raises(ConnectionRefusedError):
+        connect(server).connect()
+
+
+def test_a_server_that_does_not_start_is_told(tmp_path: Path) -> None:
+    with pytest.raises(WorldError, match="did not start"), servers_apart.twin(tmp_path, {"law": "nobodys"}):
+        pass
