@@ -6,12 +6,13 @@ it, and a kind that could not be searched is named: silence is never taken for n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tandem.ops import leftovers_ec2
 from tandem.ops.destroy.account import Account, tags_of
+from tandem.ops.destroy.fleet import NOT_THERE
 from tandem.ops.destroy.stacks import STAYS, stacks
 from tandem.ops.fault import DeniedError, OpsError, code_of
 from tandem.ops.left import Left
@@ -106,24 +107,47 @@ def _log_groups(account: Account, owned: Owned) -> Iterator[Left]:
 
 
 def _clusters(account: Account, _owned: Owned) -> Iterator[Left]:
-    try:
-        account.ask("eks", "DescribeCluster", account.cluster, name=account.cluster)
-    except OpsError as error:
-        if code_of(error.__cause__) in {"ResourceNotFoundException", "NotFoundException"}:
-            return
-        raise
-    where = f"Pod Identity associations of {account.cluster}"
-    for row in account.pages("eks", "ListPodIdentityAssociations", "associations", where, clusterName=account.cluster):
+    """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
+    cluster, told = account.cluster, f"--cluster-name {account.cluster}"
+    found = _of_eks(account, "DescribeCluster", cluster, name=cluster)
+    if found is None:
+        return
+    tags, where = found["cluster"].get("tags", {}), f"Pod Identity associations of {cluster}"
+    look = f"aws eks describe-cluster --name {cluster}"
+    for row in account.pages("eks", "ListPodIdentityAssociations", "associations", where, clusterName=cluster):
         identity = row["associationId"]
+        command = f"aws eks delete-pod-identity-association {told} --association-id {identity}"
         yield Left(
             kind="Pod Identity association", name=identity, note=f"{row['namespace']}/{row['serviceAccount']}",
-            remove=f"aws eks delete-pod-identity-association --cluster-name {account.cluster} "
-            f"--association-id {identity}",
+            remove=_careful(account, tags, look, command),
         )  # fmt: skip
-    for group in account.pages("eks", "ListNodegroups", "nodegroups", account.cluster, clusterName=account.cluster):
-        remove = f"aws eks delete-nodegroup --cluster-name {account.cluster} --nodegroup-name {group}"
-        yield Left(kind="node group", name=group, remove=remove)
-    yield Left(kind="cluster", name=account.cluster, remove=f"aws eks delete-cluster --name {account.cluster}")
+    for group in account.pages("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
+        said = _of_eks(account, "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
+        if said is not None:
+            which = f"{told} --nodegroup-name {group}"
+            remove = _careful(
+                account, said["nodegroup"].get("tags", {}), f"aws eks describe-nodegroup {which}",
+                f"aws eks delete-nodegroup {which}",
+            )  # fmt: skip
+            yield Left(kind="node group", name=group, remove=remove)
+    yield Left(kind="cluster", name=cluster,
+               remove=_careful(account, tags, look, f"aws eks delete-cluster --name {cluster}"))  # fmt: skip
+
+
+def _of_eks(account: Account, operation: str, where: str, **named: str) -> dict[str, Any] | None:
+    try:
+        return account.ask("eks", operation, where, **named)
+    except OpsError as error:
+        if code_of(error.__cause__) in NOT_THERE:
+            return None
+        raise
+
+
+def _careful(account: Account, tags: Mapping[str, str], look: str, command: str) -> str:
+    """Return the command; where the tags do not say that it is ours, behind the question whose it is."""
+    if tags.get(names.OWNER_TAG) == account.name:
+        return command
+    return f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({look}), and only if it is yours {command}"
 
 
 def _load_balancers(account: Account, owned: Owned) -> Iterator[Left]:

@@ -73,16 +73,23 @@ def require_parked(account: Account, now: datetime, *, leaving: bool = False) ->
             where=account.name, change=end,
         )  # fmt: skip
     unread = [f"{source}: {why}" for source, why in seen.unknown.items() if source in LEASE]
-    if (unread or seen.faults) and has_bucket(account):
+    if (
+        seen.fence is None or not seen.fence.closed or seen.fence.fault
+    ):  # behind a fence no lease counts, whatever it says
+        unread += [fault for fault in seen.faults if fault.startswith("s3://")]
+    if unread and has_bucket(account):
         raise OpsError(
-            f"whether a run holds the fleet is not known ({'; '.join([*unread, *seen.faults])})",
+            f"whether a run holds the fleet is not known ({'; '.join(unread)})",
             where=f"s3://{names.bucket(account.environment)}/{stop.POINTER_KEY}",
-            change="allow s3:GetObject and s3:ListBucket there to this identity, or mend the object, then try again",
+            change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
+            f"after tandem stop --env {account.name}; then run this again",
         )  # fmt: skip
     found = nodes(account, names.node_group(account.environment))
     living = [one for one in found if not (leaving and one.state == "shutting-down")]
     if living:
         listed = ", ".join(f"{one.id} ({one.state})" for one in living)
+        if seen.owned is False:
+            end = f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it removes it first"
         raise RefusedError(f"accelerator nodes live: {listed}", where=names.node_group(account.environment), change=end)
 
 

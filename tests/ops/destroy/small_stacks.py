@@ -111,7 +111,8 @@ MADE: dict[tuple[str, str, bool], Any] = {}  # a client takes as long to make as
 def _client(endpoint: Endpoint, service: str, *, hooked: bool = False) -> Any:
     at = (endpoint.url, service, hooked)
     if at not in MADE:
-        MADE[at] = endpoint.client(service)
+        # by another spelling of the URL: the endpoint has one client for all who ask, and a test is denied nothing
+        MADE[at] = endpoint.client(service, f"{endpoint.url}/" if hooked else "")
         if hooked:
             MADE[at].meta.events.register("before-call", _answer)
     return MADE[at]

@@ -130,6 +130,23 @@ def test_a_lease_that_cannot_be_understood_is_not_taken_for_none(small):
     assert refused.value.code == 3
 
 
+def test_behind_a_fence_a_lease_that_cannot_be_understood_forbids_nothing(small):
+    one = small().deploy()
+    one.put("lease.json", "not a lease")
+    one.put("stop.json", {"state": "stopped", "who": "me", "why": "enough", "run": None, "at": "2026-11-21T20:00:00Z"})
+
+    survey(one.account(), gitops_removed=False)
+
+
+def test_a_lease_that_cannot_be_understood_and_a_spoilt_fence_are_not_taken_for_none(small):
+    one = small().deploy()
+    one.put("lease.json", "not a lease")
+    one.put("stop.json", "not a fence")
+
+    with pytest.raises(OpsError, match=f"tandem stop --env {one.name}"):
+        survey(one.account(), gitops_removed=False)
+
+
 def raised(one):
     group = {"clusterName": names.cluster(one.environment), "nodegroupName": names.node_group(one.environment)}
     one.client("eks").update_nodegroup_config(**group, scalingConfig={"minSize": 0, "desiredSize": 1})
@@ -204,6 +221,19 @@ def test_another_tools_node_group_of_the_fleets_name_is_left(small):
         taken_down(one)
 
     assert one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == [group]
+
+
+@pytest.mark.parametrize(("nodes", "says"), [(0, "Another tool made them"), (1, "whoever made it removes it first")])
+def test_another_tools_node_group_of_the_fleets_name_is_told_as_that_before_anything(small, nodes, says):
+    one = small().deploy(("Artifacts", "Guard", "Cluster"))
+    one.client("eks").create_nodegroup(
+        clusterName=names.cluster(one.environment), nodegroupName=names.node_group(one.environment),
+        subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x",
+        scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 1},
+    )  # fmt: skip
+
+    with pytest.raises(RefusedError, match=says):
+        survey(one.account(), gitops_removed=False)
 
 
 def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):

@@ -324,6 +324,31 @@ def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
     assert orphans & set(made.values()) == {made["auditor"]}
 
 
+@pytest.mark.parametrize("kind", ["cluster", "node group", "Pod Identity association"])
+def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted, kind):
+    [command] = [one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind == kind]
+
+    assert command.startswith(f"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is (aws eks describe-")
+
+
+@pytest.mark.parametrize("kind", ["cluster", "node group", "Pod Identity association"])
+def test_what_is_ours_by_its_tag_has_its_command_alone(small, kind):
+    one = small()
+    tags = {"tags": {names.OWNER_TAG: one.name}}
+    eks, made = one.client("eks"), names.cluster(one.environment)
+    role = f"arn:aws:iam::{ACCOUNT}:role/r"
+    eks.create_cluster(name=made, roleArn=role, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags)
+    node_group(one, one.name)
+    association(one, one.name)
+    group = eks.describe_nodegroup(clusterName=made, nodegroupName="late")["nodegroup"]
+    eks.tag_resource(resourceArn=group["nodegroupArn"], **tags)
+    found = SEARCHES["clusters"](one.account(), Owned.of(one.account()))
+
+    [command] = [left.remove for left in found if left.kind == kind]
+
+    assert command.startswith("aws eks delete-")
+
+
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):
     planted.one.client("cloudwatch").put_metric_alarm(
         AlarmName=f"{ENVIRONMENT}-cpu", Namespace="AWS/EC2", MetricName="CPUUtilization", Statistic="Average",
