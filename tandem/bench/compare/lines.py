@@ -5,11 +5,11 @@ Invariant: a figure that is absent is a dash, never a zero; no line is wider tha
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterable, Iterator, Mapping
 
 from tandem.bench.compare.form import Comparison, Difference, Row, Side
-from tandem.bench.judge.words import ABSENT, clean, interval, load, number, percent, times
+from tandem.bench.judge.words import ABSENT, interval, load, number, percent, short, times
+from tandem.bench.shown import fit, wrapped
 
 WIDTH = 100
 MOST = 40
@@ -34,7 +34,7 @@ def lines(compared: Comparison) -> Iterator[str]:
         rows = [row for row in compared.rows if row.kind == kind]
         for arm, asked in dict.fromkeys((row.arm, row.load) for row in rows):
             yield ""
-            yield _cut(f"{arm} at {load(asked)}: {title}; after against before", WIDTH).rstrip()
+            yield from _wrapped("", f"{short(arm)} at {load(asked)}: {title}; after against before")
             yield from _table([row for row in rows if (row.arm, row.load) == (arm, asked)])
     if compared.rows:
         yield ""
@@ -75,7 +75,7 @@ def _table(rows: Iterable[Row]) -> Iterator[str]:
     shown = sorted(by_class, key=lambda name: _silent(by_class[name])) if len(by_class) > MOST else list(by_class)
     yield _HEADING
     for name in shown[:MOST]:
-        yield _cut(_line(name, by_class[name]), WIDTH).rstrip()
+        yield fit(_line(name, by_class[name]), WIDTH).rstrip()
     if len(shown) > MOST:
         yield f"  and {len(shown) - MOST} more classes: --json"
 
@@ -88,12 +88,10 @@ def _line(class_: str, metrics: Mapping[str, Row]) -> str:
     whole = metrics.get("e2e_ms")
     beside = " ".join(_beside(metrics.get(name)) for name in ("tpot_ms", "ttft_ms"))
     if whole is None:
-        return (
-            f"  {_cut(class_, _CLASS)} {ABSENT:>7} {ABSENT:>7} {ABSENT:>7} {ABSENT:>6} {ABSENT:>15} {'':<11} {beside}"
-        )
+        return f"  {fit(class_, _CLASS)} {ABSENT:>7} {ABSENT:>7} {ABSENT:>7} {ABSENT:>6} {ABSENT:>15} {'':<11} {beside}"
     shown = times if whole.kind == "gain" else number
     return (
-        f"  {_cut(class_, _CLASS)} {whole.prompts:>7} {shown(whole.before):>7} {shown(whole.after):>7} "
+        f"  {fit(class_, _CLASS)} {whole.prompts:>7} {shown(whole.before):>7} {shown(whole.after):>7} "
         f"{_ratio(whole):>6} {interval(whole.speed_up):>15} {whole.verdict:<11} {beside}"
     ).rstrip()
 
@@ -106,11 +104,6 @@ def _ratio(row: Row) -> str:
     return times(row.speed_up.value if row.speed_up else None)
 
 
-def _cut(name: str, width: int) -> str:
-    shown = clean(name)
-    return f"{shown if len(shown) <= width else shown[: width - 1] + '…':<{width}}"
-
-
 def _wrapped(begin: str, text: str) -> Iterator[str]:
     if text:
-        yield from textwrap.wrap(clean(f"{begin}{text}"), WIDTH, subsequent_indent="  ", break_on_hyphens=False)
+        yield from wrapped(f"{begin}{text}", WIDTH, indent="  ")

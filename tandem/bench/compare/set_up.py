@@ -79,7 +79,9 @@ def alike(before: Manifest, after: Manifest, both: Shared) -> tuple[str, ...]:
     said = [f"suite {name} ({hashes[name][:12]})" for name in both.suites.values()]
     for name in both.arms:
         pair = [_arm(run, name) for run in (before, after)]
-        equal = [_field(field) for field in _ASKED_FIRST if getattr(pair[0], field) and _same(pair[0], pair[1], field)]
+        equal = [
+            _field(field) for field in _ASKED_FIRST if getattr(pair[0], field, None) and _same(pair[0], pair[1], field)
+        ]
         said += [f"{', '.join(equal)} of {name}"] if equal else []
     return tuple(said)
 

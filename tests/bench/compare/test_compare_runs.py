@@ -15,6 +15,7 @@ from tandem.bench.fault import BenchError
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Controls, Floor, Load, MarkedRound, Ratio
 from tandem.bench.manifest import SuiteUsed
+from tandem.bench.shown import columns
 
 C4 = Load(concurrency=4)
 METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
@@ -279,6 +280,22 @@ def test_no_line_is_wider_than_the_terminal():
     told = list(lines(compared(sides[0], after, margin=0.05)))
     assert max(map(len, told)) <= WIDTH
     assert any(f"image of {name}" in line for line in told)
+
+
+def test_names_of_wide_signs_keep_the_table_in_the_terminal():
+    name, class_ = "\u901f\u5ea6" * 30, "\u985e" * 40
+    wide = {"arms": ("base", name), "answers": {one: {"class_": class_} for one in ("base", name)}}
+    told = list(lines(compared(run(1, **wide), run(2, **wide), margin=0.05)))
+    assert max(map(columns, told)) <= WIDTH
+    assert "its speed-up over its baseline, by E2E; after against before" in " ".join(map(str.strip, told))
+
+
+def test_an_arm_that_a_manifest_lacks_is_compared_by_its_records():
+    before, after = run(1), run(2, spec=250.0)
+    lacking = manifest_of(before, arms=before.run.arms[:1])
+    found = compared(lacking, after, margin=0.05)
+    assert next(one for one in found.rows if one.arm == "spec").verdict == "faster"
+    assert ("model of spec", "not known") in {(one.what, one.before) for one in found.differences}
 
 
 def test_runs_without_a_common_load_have_no_rows_and_say_so():
