@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
 import load
+import pytest
 import real
 from between_marks import COLUMNS, MEASUREMENT, marks, wrapped, write_between
 

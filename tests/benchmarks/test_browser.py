@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from aiohttp import ClientSession, web
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
 from browser import PAINT_MS, TRIES, USED, VIEWS, Seen, Tab, faults, shoot, shown, tab
 
 PAGE = "file:///page.html"

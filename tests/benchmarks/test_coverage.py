@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import math
-import sys
-from pathlib import Path
-
-import numpy as np
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
 
 import coverage
 import coverage_world
+import numpy as np
+import pytest
 from coverage import OURS, SWAPPED, Cell, Known, Row
 from coverage_world import PLAIN, Server
 

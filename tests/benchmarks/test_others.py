@@ -5,13 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
 
 import others
+import pytest
 from others import Taken, share, taken
 
 

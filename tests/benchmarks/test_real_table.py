@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
-import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
 import others
+import pytest
 import real
 import real_table
 from real_table import Run, contradictions, effect_table, seen, texts

@@ -8,9 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
 import record_streams
 from record_streams import CASES, OUT, Case, shortened, trimmed
 

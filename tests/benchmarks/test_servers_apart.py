@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
-import yaml
-
-sys.path.insert(0, str(Path(__file__).parent.parent.parent / "benchmarks"))
-
 import servers_apart
+import yaml
 from servers_apart import MODEL, Server
 
 from tandem.bench.fault import WorldError
