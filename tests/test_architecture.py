@@ -214,28 +214,3 @@ def test_every_npm_dependency_is_pinned_exactly() -> None:
     declared = json.loads((ROOT / "package.json").read_text())["devDependencies"]
 
     assert [version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []
-
-
-def test_the_readme_names_only_make_targets_that_exist() -> None:
-    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
-    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-
-    named = {name for path in documents for name in re.findall(r"`make ([a-z-]+)", path.read_text())}
-
-    assert named <= targets
-
-
-def test_the_documents_name_only_commands_that_exist() -> None:
-    documents = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
-
-    named = {name for path in documents for name in re.findall(r"`tandem ([a-z]+)", path.read_text())}
-
-    assert named <= set(commands())
-
-
-def commands() -> list[str]:
-    """Every command of the CLI, as its help has it."""
-    said = subprocess.run(
-        [sys.executable, "-m", "tandem", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
-    ).stdout  # fmt: skip
-    return re.findall(r"^    ([a-z]+)(?:  |$)", said, flags=re.MULTILINE)

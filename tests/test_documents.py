@@ -6,6 +6,7 @@ import argparse
 import re
 import shlex
 import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -82,3 +83,27 @@ def test_a_command_in_a_block_of_code_parses(path: Path, line: str) -> None:
     words = shlex.split(re.split(r" (?:\d?>|&&|\|\|?) ?", line.replace(" URL", " http://HOST:8000"))[0], comments=True)
 
     assert isinstance(_parser().parse_args(words[1:]), argparse.Namespace), path
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_a_document_names_only_make_targets_that_exist(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE))
+    text = path.read_text()
+
+    said = {*re.findall(r"`make ([a-z-]+)", text), *re.findall(r"^make ([a-z-]+)", blocks(text), flags=re.MULTILINE)}
+
+    assert said <= targets
+
+
+@cache
+def offered() -> frozenset[str]:
+    """Every command of the CLI, as its help has it."""
+    said = subprocess.run(
+        [sys.executable, "-m", "tandem", "--help"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout  # fmt: skip
+    return frozenset(re.findall(r"^    ([a-z]+)(?:  |$)", said, flags=re.MULTILINE))
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=named)
+def test_a_document_names_only_commands_that_exist(path: Path) -> None:
+    assert set(re.findall(r"`tandem ([a-z]+)", path.read_text())) <= offered()
