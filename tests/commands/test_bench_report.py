@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
@@ -198,6 +199,34 @@ def test_a_verdict_says_how_it_is_made_again(judged: Path) -> None:
     assert json.loads((judged / "verdict.json").read_text())["recompute"][0] == (
         "tandem bench report run --margin 0.1 --price 36"
     )
+
+
+@pytest.mark.usefixtures("no_page")
+def test_the_files_that_a_verdict_names_are_all_it_needs(judged: Path, tmp_path: Path) -> None:
+    (judged / "rounds.jsonl").write_text('{"round":1,"wall_s":9.0,"client_cpu":0.99,"lag_p90_s":0.0}\n')
+    main(["bench", "report", str(judged)])
+    verdict = (judged / "verdict.json").read_bytes()
+    assert json.loads(verdict)["controls"]["marked"]
+
+    copy = tmp_path / "copy" / "run"
+    copy.mkdir(parents=True)
+    needed = re.findall(r"\w+\.jsonl?", json.loads(verdict)["recompute"][1])
+    for name in needed:
+        if (judged / name).exists():
+            (copy / name).write_bytes((judged / name).read_bytes())
+    main(["bench", "report", str(copy)])
+
+    assert (copy / "verdict.json").read_bytes() == verdict
+
+
+@pytest.mark.usefixtures("no_page")
+@pytest.mark.parametrize("price", ["123456.789", "0.000123456789"])
+def test_a_price_is_repeated_to_its_last_digit(judged: Path, price: str) -> None:
+    main(["bench", "report", str(judged), "--price", price])
+    command = json.loads((judged / "verdict.json").read_text())["recompute"][0].split()
+
+    assert main([*command[1:3], str(judged), *command[4:]]) == 0
+    assert float(command[-1]) == float(price)
 
 
 @pytest.mark.usefixtures("no_page")

@@ -104,7 +104,7 @@ def _called(claim: Claim, found: Sequence[Found]) -> Said:
     if decided and (not claim.every or len(decided) == len(found)):
         return Said("confirmed", told)
     if wanted == "same":
-        told += f"; {len(decided)} of {len(found)} cells are shown to be the same, and no difference found is not that"
+        told += f"; {len(decided)} of {len(found)} cells are shown to be the same: to find no difference shows nothing"
     return Said("no evidence", told)
 
 

@@ -106,11 +106,13 @@ def undecided(speed_up: Ratio, adjusted_p: float, cells: int, floor: float | Non
     return f"{wide}; within the noise floor of {ratio(floor)}" if below else wide
 
 
-def further(prompts: int | None, rounds: int | None) -> str:
-    """Return what would decide a cell."""
+def further(prompts: int | None, rounds: int | None, *, within: bool) -> str:
+    """Return what would decide a cell; `within`: its estimate lies within the noise floor, which others may lower."""
     ways = [f"{most:,} {unit}" for most, unit in ((prompts, "prompts"), (rounds, "rounds")) if most is not None]
     if ways:
         return f"about {' or '.join(ways)} in all would decide it"
+    if within:
+        return "what would decide it is not known: more control rounds may lower the floor"
     return f"neither {MOST_PROMPTS:,} prompts nor {MOST_ROUNDS:,} rounds would decide it"
 
 

@@ -191,7 +191,8 @@ def _why(each: _Measured, judged: _Judged | None, margin: float) -> str:
     if judged.word != "no evidence":
         return because.called(speed_up, judged.adjusted_p, judged.cells, each.floor)
     reason = because.undecided(speed_up, judged.adjusted_p, judged.cells, each.floor, told=judged.told)
-    return f"{reason}; {because.further(judged.prompts, judged.rounds)}"
+    within = each.found is not None and abs(each.found.log) <= each.log_floor
+    return f"{reason}; {because.further(judged.prompts, judged.rounds, within=within)}"
 
 
 def _speed_up(pairs: Pairs, found: Estimate | None) -> Ratio | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.bench import json_file
+from tandem.bench import counters, json_file, rounds
 from tandem.bench.claims.answers import answers
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS
@@ -28,6 +28,9 @@ from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import Manifest, run_id
 from tandem.bench.output.equality import equality
 from tandem.metrics import metric
+
+NEEDED = (RECORDS, counters.FILE, rounds.FILE, MANIFEST)
+"""The files of a run that a verdict is made from; each but the first and the last may be absent, and is missed."""
 
 _BACK_S = 60.0  # further back than any two records are written out of turn
 
@@ -169,10 +172,10 @@ def _definitions(metrics: Iterable[str]) -> Iterator[Definition]:
 
 def _recompute(folder: Path, asked: Asked, run: Manifest) -> Iterator[str]:
     """Yield the command that makes the same verdict from a copy of the folder."""
-    flags = [] if asked.margin == MARGIN else ["--margin", f"{asked.margin:g}"]
+    flags = [] if asked.margin == MARGIN else ["--margin", f"{asked.margin:.15g}"]
     if asked.usd_per_hour is not None:
-        flags += ["--price", f"{asked.usd_per_hour:g}"]
+        flags += ["--price", f"{asked.usd_per_hour:.15g}"]
     if asked.tokenizer is not None:
         flags += ["--tokenizer", asked.tokenizer.name]
     yield shlex.join(["tandem", "bench", "report", folder.resolve().name, *flags])
-    yield f"measured by Tandem {run.version}; records.jsonl, counters.jsonl and manifest.json are all it needs"
+    yield f"measured by Tandem {run.version}; {', '.join(NEEDED[:-1])} and {NEEDED[-1]} are all it needs"

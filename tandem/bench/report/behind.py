@@ -123,7 +123,8 @@ def _claim(claim: Answer) -> Html:
 
 
 def _sentence(told: str) -> str:
-    return told[:1].upper() + told[1:] + ("" if told.endswith(".") else ".")
+    """Return it with a full stop; its first letter stays, for it may be that of a name."""
+    return told if told.endswith(".") else f"{told}."
 
 
 def _against(claim: Answer) -> Iterator[Html]:

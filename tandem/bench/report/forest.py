@@ -147,21 +147,12 @@ def _columns(cell: Cell) -> tuple[str, ...]:
         f"{cell.prompts:,}", f"{cell.rounds:,}", _with_unit(cell.baseline, cell.metric),
         _with_unit(cell.measured, cell.metric), words.times(cell.speed_up.value if cell.speed_up else None),
         words.interval(cell.speed_up), words.number(cell.adjusted_p), words.times(cell.noise_floor),
-        words.times(cell.detectable), cell.verdict, cell.why + _needs(cell),
+        words.times(cell.detectable), cell.verdict, cell.why,
     )  # fmt: skip
 
 
 def _with_unit(value: float | None, metric: str) -> str:
     return f"{words.number(value)} {words.unit(metric)}" if value is not None else words.ABSENT
-
-
-def _needs(cell: Cell) -> str:
-    ways = [
-        f"{number:,} {unit}"
-        for number, unit in ((cell.more_prompts, "prompts"), (cell.more_rounds, "rounds"))
-        if number is not None
-    ]
-    return f"; {' or '.join(ways)} in all would decide it" if ways else ""
 
 
 def _spec(drawn: Drawn, width: int, *, small: bool) -> Spec:

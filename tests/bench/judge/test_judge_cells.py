@@ -92,6 +92,8 @@ def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
     assert cell.adjusted_p < 0.05
     assert (cell.verdict, cell.noise_floor) == (word, 1.2)
     assert word != "no evidence" or "is within the noise floor of 1.20" in cell.why
+    assert (word == "no evidence") == cell.why.endswith("; what would decide it is not known: more control rounds may "
+                                                        "lower the floor")  # fmt: skip
 
 
 def test_without_a_control_the_cell_says_that_there_is_no_noise_floor():

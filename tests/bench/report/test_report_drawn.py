@@ -54,6 +54,16 @@ def test_a_forest_has_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
     assert sorted(values, reverse=True) == [row["value"] for row in drawn]
 
 
+def test_what_would_decide_a_row_is_said_once(verdict: Verdict) -> None:
+    cell = msgspec.structs.replace(
+        verdict.cells[0], why="open; about 30 prompts in all would decide it", more_prompts=30
+    )
+
+    table = forest.all_table("Cells", [cell], verdict)
+
+    assert table.count("would decide it") == 1
+
+
 def test_other_metrics_have_the_same_rows_in_the_same_order(verdict: Verdict) -> None:
     first, *others = forest.plots(verdict, verdict.headlines[0], 0)
 
