@@ -11,6 +11,7 @@ from typing import Any
 from stacks.guard_key import SEND
 from stacks.place import Place, place_of
 from stacks.policy import allow
+from tandem.ops.guarded import prefix_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.stop import CLUSTER_TAG, FENCE_KEY, NODE_GROUP_TAG, POINTER_KEY, heartbeat_key, lease_key
@@ -26,14 +27,14 @@ def of_functions(environment: Environment, *, topic_arn: str, key_arn: str) -> l
     cannot be read.
     """
     place = place_of(environment)
-    bucket = place.bucket_arn(names.bucket(environment))
+    bucket, prefix = place.bucket_arn(names.bucket(environment)), prefix_of(environment)
     tagged = {
         f"aws:ResourceTag/{CLUSTER_TAG}": names.cluster(environment),
         f"aws:ResourceTag/{NODE_GROUP_TAG}": names.node_group(environment),
     }
     return [
-        allow(["s3:GetObject"], [f"{bucket}/{key}" for key in READ_KEYS]),
-        allow(["s3:PutObject"], [f"{bucket}/{FENCE_KEY}"]),
+        allow(["s3:GetObject"], [f"{bucket}/{prefix}{key}" for key in READ_KEYS]),
+        allow(["s3:PutObject"], [f"{bucket}/{prefix}{FENCE_KEY}"]),
         allow(["s3:ListBucket"], [bucket]),
         allow(["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
         allow(["ec2:DescribeInstances"], ["*"]),  # takes no narrower resource
@@ -64,10 +65,10 @@ def node_group_arn(environment: Environment) -> str:
 def reasons(environment: Environment) -> dict[str, str]:
     """Return why cdk-nag's findings on these statements stand."""
     place: Place = place_of(environment)
-    bucket = place.bucket_arn(names.bucket(environment))
+    bucket, prefix = place.bucket_arn(names.bucket(environment)), prefix_of(environment)
     run = "a run's name is not known beforehand; the file's own name is literal"
     return {
-        **{f"AwsSolutions-IAM5[Resource::{bucket}/{key}]": run for key in READ_KEYS if "*" in key},
+        **{f"AwsSolutions-IAM5[Resource::{bucket}/{prefix}{key}]": run for key in READ_KEYS if "*" in key},
         f"AwsSolutions-IAM5[Resource::{node_group_arn(environment)}]": "EKS ends the ARN of a node group with an id of "
         "its own; cluster and node group are literal",
         f"AwsSolutions-IAM5[Resource::{place.arn('ec2', 'instance/*')}]": "ids of instances are not known beforehand; "

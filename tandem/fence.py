@@ -78,6 +78,7 @@ class Guarded:
     Args:
         environment: its name; the value of its resources' OWNER_TAG.
         bucket: of stop.json, leases and heartbeats.
+        prefix: before the keys of these, where several environments may have one bucket; empty, or with its slash.
         topic_arn: where people are told; None tells nobody. Never the topic that starts the stop function.
         namespace: of the metrics in CloudWatch.
         max_hours: most hours that an instance may live and a lease may last.
@@ -109,6 +110,7 @@ class Guarded:
     schedule_group: str = ""
     scheduler_role_arn: str = ""
     dead_letter_arn: str = ""
+    prefix: str = ""
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
@@ -149,7 +151,7 @@ class Guarded:
 
     def url(self, key: str) -> str:
         """Return the `s3://` address of an object."""
-        return f"s3://{self.bucket}/{key}"
+        return f"s3://{self.bucket}/{self.prefix}{key}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,7 +258,7 @@ class Object:
 
 
 def lease_key(run: str) -> str:
-    """Return the key of a run's lease."""
+    """Return the key of a run's lease, behind the environment's prefix as every key here."""
     return f"runs/{run}/lease.json"
 
 
@@ -272,7 +274,7 @@ def read(clients: Clients, guarded: Guarded, key: str) -> Object | None:
         RAISED: S3 does not answer, or denies it.
     """
     try:
-        answer = clients.s3.get_object(Bucket=guarded.bucket, Key=key)
+        answer = clients.s3.get_object(Bucket=guarded.bucket, Key=guarded.prefix + key)
         return Object(body=answer["Body"].read(LARGEST), etag=answer["ETag"], modified=answer["LastModified"])
     except ClientError as error:
         if code_of(error) in _ABSENT:
@@ -293,7 +295,7 @@ def write(clients: Clients, guarded: Guarded, key: str, said: Mapping[str, Any],
     body = json.dumps({"schema": SCHEMA, **said}, indent=1).encode()
     try:
         answer = clients.s3.put_object(
-            Bucket=guarded.bucket, Key=key, Body=body, ContentType="application/json", **condition
+            Bucket=guarded.bucket, Key=guarded.prefix + key, Body=body, ContentType="application/json", **condition
         )
     except ClientError as error:
         if code_of(error) in _CAME_FIRST or (etag and code_of(error) in _ABSENT):

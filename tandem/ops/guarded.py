@@ -32,7 +32,16 @@ def guarded(environment: Environment) -> Guarded:
         schedule_group=names.schedule_group(environment),
         scheduler_role_arn=f"arn:{partition}:iam::{environment.account}:role/{names.scheduler_role(environment)}",
         dead_letter_arn=f"arn:{partition}:sqs:{here}:{names.dead_letter_queue(environment)}",
+        prefix=prefix_of(environment),
     )
+
+
+def prefix_of(environment: Environment) -> str:
+    """Return what stands before the keys of fence and leases: a bucket that is not our own may be another's too.
+
+    Under one key a stop of one environment would stop the other, and the lease of one keep what the other forgot.
+    """
+    return f"guard/{environment.name}/" if environment.artifacts.existing_bucket else ""
 
 
 def partition_of(region: str) -> str:

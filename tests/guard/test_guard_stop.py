@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -280,6 +281,26 @@ def test_a_fence_from_another_time_does_not_keep_what_eks_keeps(world, start, ha
     passes(20)
 
     assert (world.alive, world.read(FENCE_KEY)["state"]) == ([], "stopped")
+
+
+# another environment's objects in the same bucket
+
+
+SHARED = replace(GUARDED, prefix="guard/home/")
+
+
+def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(world, start, halt, passes):
+    start(guarded=SHARED)
+    world.put(f"guard/other/{FENCE_KEY}", {"state": "stopping", "who": "a", "why": "b", "run": None, "at": "2026"})
+    world.put(f"guard/other/{POINTER_KEY}", {"run": "r9"})
+    report = passes(20, SHARED)
+
+    assert (report.due.why, size(world)) == ((), 1)
+    assert {key for key in world.objects if not key.startswith("guard/other/")} == {
+        "guard/home/lease.json", "guard/home/runs/r1/lease.json",
+    }  # fmt: skip
+    halt(guarded=SHARED)
+    assert world.read("guard/home/stop.json")["state"] == "stopping"
 
 
 # another's node group

@@ -7,9 +7,12 @@ from datetime import UTC, datetime
 import pytest
 from fleet_seen import BLOCK, SPOT
 
+from tandem.ops.doctor.calls import resources
 from tandem.ops.guarded import guarded, partition_of
+from tandem.ops.people.places import Where, places
 from tandem.spec import names
-from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, Block
+from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, Block, Environment
+from tandem.stop import FENCE_KEY, POINTER_KEY
 
 HOURS = Block(starts="2026-12-01T11:30:00Z", ends="2026-12-02T11:30:00Z")  # type: ignore[arg-type]  # as YAML has it
 
@@ -32,6 +35,49 @@ def test_names_are_the_computed_ones() -> None:
     )  # fmt: skip
     assert found.scheduler_role_arn == f"arn:aws:iam::111122223333:role/{names.scheduler_role(SPOT)}"
     assert found.dead_letter_arn == f"arn:aws:sqs:us-east-2:111122223333:{names.dead_letter_queue(SPOT)}"
+
+
+def in_a_shared_bucket(name: str) -> Environment:
+    artifacts = SPOT.artifacts.model_copy(update={"existing_bucket": "shared"})
+    return SPOT.model_copy(update={"name": name, "artifacts": artifacts})
+
+
+def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
+    one, other = (guarded(in_a_shared_bucket(name)) for name in ("one", "other"))
+
+    assert one.bucket == other.bucket
+    assert (one.url(FENCE_KEY), one.url(POINTER_KEY)) == (
+        "s3://shared/guard/one/stop.json", "s3://shared/guard/one/lease.json",
+    )  # fmt: skip
+    assert one.url(FENCE_KEY) != other.url(FENCE_KEY)
+
+
+def test_a_bucket_of_its_own_has_fence_and_lease_at_its_root() -> None:
+    assert guarded(SPOT).url(FENCE_KEY) == f"s3://{names.bucket(SPOT)}/stop.json"
+
+
+@pytest.mark.parametrize("where", ["guard's objects", "fence", "leases"])
+def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: Where) -> None:
+    arns = places(in_a_shared_bucket("one"))[where].arns
+
+    assert all(arn.startswith("arn:aws:s3:::shared/guard/one/") for arn in arns)
+
+
+def test_the_doctor_reads_where_the_guard_keeps_its_objects() -> None:
+    arns = resources(in_a_shared_bucket("one"), "s3:GetObject")
+
+    assert all(arn.startswith("arn:aws:s3:::shared/guard/one/") for arn in arns)
+
+
+@pytest.mark.cdk
+def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> None:
+    from stacks.guard_rights import of_functions  # noqa: PLC0415 - starts Node
+
+    said = of_functions(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
+    arns = [arn for one in said if {"s3:GetObject", "s3:PutObject"} & set(one["Action"]) for arn in one["Resource"]]
+
+    assert len(arns) == 5
+    assert all(arn.startswith("arn:aws:s3:::shared/guard/one/") for arn in arns)
 
 
 def test_a_blocks_hours_are_those_of_the_file() -> None:

@@ -80,7 +80,7 @@ def require_parked(account: Account, now: datetime, *, leaving: bool = False) ->
     if unread and has_bucket(account):
         raise OpsError(
             f"whether a run holds the fleet is not known ({'; '.join(unread)})",
-            where=f"s3://{names.bucket(account.environment)}/{stop.POINTER_KEY}",
+            where=guarded(account.environment).url(stop.POINTER_KEY),
             change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
             f"after tandem stop --env {account.name}; then run this again",
         )  # fmt: skip

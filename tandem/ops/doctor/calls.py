@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tandem.ops.guarded import partition_of
+from tandem.ops.guarded import partition_of, prefix_of
 from tandem.spec import names
 from tandem.spec.built_image import BUILT
 from tandem.spec.environment import Environment
@@ -126,7 +126,7 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
         "eks:DescribeNodegroup": [arn("eks", f"nodegroup/{cluster}/{group}/*")],
         "iam:GetRole": [one for one in principals if ":role/" in one],
         "iam:GetUser": [one for one in principals if ":user/" in one],
-        "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{key}" for key in FENCE_AND_LEASES],
+        "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{prefix_of(environment)}{key}" for key in FENCE_AND_LEASES],
         "s3:ListBucket": [f"arn:{place}:s3:::{name}" for name in buckets],
         "sns:ListSubscriptionsByTopic": [topic_arn(environment)],
         "eks:DescribeUpdate": updates,

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tandem.ops.destroy.stacks import ORDER, STAYS
 from tandem.ops.doctor.calls import resources
-from tandem.ops.guarded import partition_of
+from tandem.ops.guarded import partition_of, prefix_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.stop import CLUSTER_TAG, FENCE_KEY, NODE_GROUP_TAG, POINTER_KEY, heartbeat_key, lease_key
@@ -143,15 +143,18 @@ def _kept(environment: Environment) -> dict[Where, Place]:
     own = names.bucket(environment)
     bucket = f"arn:{partition_of(environment.region)}:s3:::{own}"
 
-    def objects(*keys: str) -> Place:
-        return Place(arns=tuple(f"{bucket}/{key}" for key in keys))
+    def objects(*keys: str, prefix: str = "") -> Place:
+        return Place(arns=tuple(f"{bucket}/{prefix}{key}" for key in keys))
 
+    guards = prefix_of(environment)
     return {
         "bucket": Place(arns=(bucket,)),
         "buckets": Place(arns=resources(environment, "s3:ListBucket")),
-        "guard's objects": objects(FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*")),
-        "fence": objects(FENCE_KEY),
-        "leases": objects(POINTER_KEY, lease_key("*")),
+        "guard's objects": objects(
+            FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"), prefix=guards,
+        ),
+        "fence": objects(FENCE_KEY, prefix=guards),
+        "leases": objects(POINTER_KEY, lease_key("*"), prefix=guards),
         "models and artifacts": objects("models/*", "artifacts/*"),
         "artifacts": objects("artifacts/*"),
         "models": objects("models/*"),
