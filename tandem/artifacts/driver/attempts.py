@@ -150,10 +150,12 @@ class Driver:
         if time.monotonic() - self._last_question < self.options.ask_s:
             return False
         self._last_question = time.monotonic()
+        import http.client  # noqa: PLC0415 - as of `_ask`
+
         try:
             with self._ask.open(url, timeout=ASK_TIMEOUT_S) as answer:
                 return int(answer.status) == 200  # noqa: PLR2004 - HTTP's own
-        except (OSError, ValueError):  # a URLError is an OSError
+        except (OSError, ValueError, http.client.HTTPException):  # a URLError is an OSError; what is no HTTP is not
             return False
 
     def _beat(self) -> None:
