@@ -74,7 +74,7 @@ def answers(  # noqa: PLR0913 - the signature is a sentence: a run, what was fou
         Case(
             grouped=grouped, variant=variant, cells=tuple(cell for cell in cells if cell.variant == variant),
             equality=next((one for one in equality if one.variant == variant), None), acceptance=tuple(acceptance),
-            margin=margin, set_up=known.set_up,
+            margin=margin, set_up=known.set_up, family=max(sum(cell.prompts > 0 for cell in cells), 1),
         )
         for variant in seen.variants
     ]  # fmt: skip

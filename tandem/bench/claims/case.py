@@ -1,7 +1,8 @@
 """What a claim is answered from: one variant of one run, with everything that was found of it.
 
 Invariant: a class that has too few prompts for an interval over prompts is judged over its rounds, and what is said of
-it says so: it holds of those prompts alone, as the post's two do. Nothing is called inside the noise floor.
+it says so: it holds of those prompts alone, as the post's two do. Nothing is called inside the noise floor, nor what
+chance explains with every cell of the report taken into account.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from tandem.bench.claims.register import SetUp
 from tandem.bench.judge import survivors
 from tandem.bench.judge.form import Acceptance, Cell, Equality, Load, Ratio, Word
-from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, estimate
+from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LEVEL, estimate
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.pairs import Grouped, Pairs
 from tandem.bench.judge.ratio import ratio_of
@@ -62,15 +63,20 @@ class Found:
         ratio = f", {times(self.speed_up.value)}" if self.speed_up else ""
         ratio += f" ({interval(self.speed_up)})" if self.speed_up and self.speed_up.low is not None else ""
         over = "" if self.of == "prompts" else f" over {self.units} round{'' if self.units == 1 else 's'} of {self.of}"
+        over += ", without a noise floor" if over and self.floor is None and self.word != "no evidence" else ""
         where = f"{self.class_} at {load(self.load)}"
         return f"{where}: {figures}{ratio}, {self.word}{over}"
 
 
 class Between(NamedTuple):
-    """The log speed-up of each round of one cell, in the order of time, and how sure their mean is."""
+    """The log speed-up of each round of one cell, in the order of time, and how sure their mean is.
+
+    `p` is of the test that it is 0, alone; None with `speed_up`, of too few rounds.
+    """
 
     rounds: Values
     speed_up: Ratio | None
+    p: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +91,7 @@ class Case:
         acceptance: of every arm.
         margin: within which a speed-up is the same.
         set_up: what the post measured.
+        family: how many cells of the report, of all variants, are judged, over prompts or over rounds.
     """
 
     grouped: Grouped
@@ -94,6 +101,7 @@ class Case:
     acceptance: tuple[Acceptance, ...]
     margin: float
     set_up: SetUp
+    family: int = 1
 
     @property
     def seen(self) -> Observations:
@@ -135,7 +143,7 @@ class Case:
             return said
         of_rounds, floor = self.over_rounds(self.variant, cell), self._floor(cell)
         return replace(
-            said, word=self._word(of_rounds.speed_up, floor), speed_up=of_rounds.speed_up or cell.speed_up,
+            said, word=self._word(of_rounds, floor), speed_up=of_rounds.speed_up or cell.speed_up,
             units=len(of_rounds.rounds), of=f"{cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
             floor=floor,
         )  # fmt: skip
@@ -147,7 +155,7 @@ class Case:
         sums, counts = np.where(known, found.by_round, 0.0).sum(axis=0), known.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
         made = estimate(logs) if len(logs) >= FEWEST_STARTS else None
-        return Between(logs, ratio_of(made))
+        return Between(logs, ratio_of(made), None if made is None else made.p)
 
     def _floor(self, cell: Cell) -> float | None:
         """Return the floor of a cell that is judged over rounds, which is found over rounds too."""
@@ -163,15 +171,18 @@ class Case:
             load=seen.loads.index(cell.load), metric=cell.metric,
         )  # fmt: skip
 
-    def _word(self, ratio: Ratio | None, floor: float | None) -> Word:
-        if ratio is None or ratio.low is None or ratio.high is None:
+    def _word(self, of_rounds: Between, floor: float | None) -> Word:
+        ratio, p = of_rounds.speed_up, of_rounds.p
+        if ratio is None or ratio.low is None or ratio.high is None or p is None:
             return "no evidence"
         least, edge = floor or 1.0, 1 + self.margin
         if 1 / edge <= ratio.low and ratio.high <= edge:
             return "same"
-        if ratio.low > 1 and ratio.value > least:
+        if p * self.family >= 1 - LEVEL:  # Bonferroni: Holm's would need what the report made of all others
+            return "no evidence"
+        if ratio.value > least:
             return "faster"
-        return "slower" if ratio.high < 1 and ratio.value < 1 / least else "no evidence"
+        return "slower" if ratio.value < 1 / least else "no evidence"
 
     def differs(self, *, tuned: bool = False) -> str:
         """Say in what the run is not the post's set-up; empty where it is, as far as the manifest knows.

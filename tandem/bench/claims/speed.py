@@ -156,6 +156,7 @@ def _of_windows(case: Case, one: Found) -> Said:
     windows = [math.exp(part.mean()) for part in np.array_split(logs, min(MOST_WINDOWS, len(logs)))]
     floor, worst = one.floor or 1.0, min(windows)
     told = f"{where}: the least of {len(windows)} windows is {times(worst)} ({one.word} in all)"
+    told += "" if one.floor is not None else ", without a noise floor"
     if worst * floor < 1:
         return Said("contradicted", told)
     return Said("confirmed" if worst > 1 and one.word == "faster" else "no evidence", told)

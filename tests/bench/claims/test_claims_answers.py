@@ -282,6 +282,24 @@ def test_a_single_prompt_inside_its_noise_floor_is_not_called():
     assert said == ["contradicted", "no evidence"]
 
 
+def test_a_single_prompt_is_held_against_every_cell_of_the_report():
+    behind = (1060, 1200, 1010, 1150, 980, 1040, 1130, 1090)  # p 0.01 alone
+    alone = cell("repeat", "tpot_ms", "no evidence", prompts=1, speed_up=None)
+    others = [same(f"class-{number}", "tpot_ms") for number in range(20)]
+    unasked = [cell(f"class-{number}", "tpot_ms", "no evidence", prompts=0, speed_up=None) for number in range(20)]
+    seen = one_prompt(behind)
+    assert answer("C2", alone, seen=seen).answer == "contradicted"
+    assert answer("C2", alone, *unasked, seen=seen).answer == "contradicted"
+    assert answer("C2", alone, *others, seen=seen).answer == "no evidence"
+
+
+def test_a_single_prompt_that_is_called_without_a_noise_floor_says_so():
+    alone = cell("repeat", "tpot_ms", "no evidence", prompts=1, speed_up=None)
+    found = answer("C2", alone, seen=one_prompt(AHEAD))
+    assert "faster over 8 rounds of 1 prompt, without a noise floor" in found.why
+    assert "without a noise floor" in answer("C3", ONE, seen=one_prompt(AHEAD)).why
+
+
 def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
     crossed = (*AHEAD[:5], 1400, *AHEAD[6:])
     marked = Controls(marked=(MarkedRound(round=5, sentence="the client was busy"),))
