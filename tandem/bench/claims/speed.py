@@ -41,7 +41,8 @@ def cells(claim: Claim, case: Case) -> Said:
 
 def best_class(claim: Claim, case: Case) -> Said:
     """Answer whether any class reaches the factor."""
-    found = [one for metric in claim.metrics for one in case.found(metric, claim.classes) if _whole(one.speed_up)]
+    every = [one for metric in claim.metrics for one in case.found(metric, claim.classes)]
+    found = [one for one in every if _whole(one.speed_up)]
     if not found or claim.factor is None:
         return Said("no evidence", "no class has an interval")
     edge = claim.factor / (1 + case.margin)
@@ -52,6 +53,9 @@ def best_class(claim: Claim, case: Case) -> Said:
     )
     if lows[id(best)] >= edge and best.word == "faster":
         return Said("confirmed", told)
+    unsure = [one for one in every if one.speed_up and not _whole(one.speed_up) and one.speed_up.value >= edge]
+    if unsure:
+        return Said("no evidence", f"{told}; without an interval, {listed(unsure)}")
     if all(one.speed_up is not None and (one.speed_up.high or math.inf) < claim.factor for one in found):
         return Said("contradicted", f"{told}; every interval ends below {times(claim.factor)}")
     return Said("no evidence", f"{told}, and some interval reaches {times(claim.factor)}")
@@ -64,13 +68,18 @@ def over_time(claim: Claim, case: Case) -> Said:
         return not_asked(claim, case)
     said = [_of_windows(case, one) for one in found]
     seconds = np.nanmax(case.seen.end_s) - np.nanmin(case.seen.start_s)
-    lasted = f"the run lasted {number(float(seconds) / 3600)} h, the post's about {case.set_up.hours:g} h"
+    lasted = f"the run lasted {_duration(float(seconds))}, the post's about {case.set_up.hours:g} h"
     contrary = [one for one in said if one.answer == "contradicted"]
     if contrary:
         return Said("contradicted", f"{listed(one.why for one in contrary)}; {lasted}")
     if all(one.answer == "confirmed" for one in said):
         return Said("confirmed", f"{listed(one.why for one in said)}; {lasted}")
     return Said("no evidence", f"{listed(one.why for one in said if one.answer != 'confirmed')}; {lasted}")
+
+
+def _duration(seconds: float) -> str:
+    size, unit = next((one for one in ((3600, "h"), (60, "min")) if seconds >= one[0]), (1, "s"))
+    return f"{number(seconds / size)} {unit}"
 
 
 def pattern(claim: Claim, case: Case) -> Said:

@@ -218,6 +218,22 @@ def test_the_best_of_many_classes_needs_more_than_its_own_interval():
     assert answer("C1", best, *others, seen=of_the_post()).answer == "no evidence"
 
 
+def test_three_times_is_not_contradicted_while_a_single_prompt_reaches_it_without_an_interval():
+    ten = [cell(name, "tpot_ms", "faster", (2.0, 1.8, 2.2)) for name in ("json", "report")]
+    single = cell("own", "tpot_ms", "no evidence", prompts=1, speed_up=Ratio(value=3.2))
+    assert answer("C1", *ten, seen=of_the_post()).answer == "contradicted"
+    found = answer("C1", *ten, single, seen=of_the_post())
+    assert found.answer == "no evidence"
+    assert "without an interval, own at concurrency 4: TPOT" in found.why
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(16.0, "16.0 s"), (120.0, "2.00 min"), (10_800.0, "3.00 h")])
+def test_a_run_s_length_is_told_in_a_unit_that_fits(seconds, told):
+    seen = one_prompt(AHEAD)
+    late = dataclasses.replace(seen, end_s=np.full(len(seen), seen.start_s.min() + seconds))
+    assert f"the run lasted {told}, the post's about 3 h" in answer("C3", ONE, seen=late).why
+
+
 @pytest.mark.parametrize(
     ("arms", "said"),
     [
