@@ -467,6 +467,9 @@ def _ended(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
         return
     if lease.deadline <= now:
         yield lease.deadline, f"the lease of run {lease.run} ended at {plain(lease.deadline)}"
+    longest = lease.created + timedelta(hours=guarded.max_hours)  # no start writes a longer one; nodes may be replaced
+    if longest < lease.deadline and longest <= now:
+        yield longest, f"the lease of run {lease.run} is older than {guarded.max_hours:g} hours"
     if lease.beats and "heartbeat" not in seen.unknown:
         last = max(seen.heartbeat or lease.created, lease.created)
         if last + guarded.idle <= now:

@@ -155,10 +155,16 @@ def _start(chosen: Selection, options: argparse.Namespace, plan: Plan, ours: tup
             print_json({"environment": plan.environment.name, "raised": False, "exit_code": int(Exit.STALE)})
         print("nothing was done", file=sys.stderr)
         return Exit.STALE
-    raised = raise_fleet(
-        clients, limits, run=plan.run, hours=plan.hours, experiment=plan.experiment.name if plan.experiment else None,
-        nodes=plan.nodes, label=plan.admitted.labels, who=who, beats=False, now=moment(),
-    )  # fmt: skip
+    try:
+        raised = raise_fleet(
+            clients, limits, run=plan.run, hours=plan.hours, nodes=plan.nodes, label=plan.admitted.labels,
+            experiment=plan.experiment.name if plan.experiment else None, who=who, beats=False, now=moment(),
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        print(f"interrupted: the fleet may be raised all the same. See: tandem status --env {plan.environment.name}; "
+              f"end it: tandem stop --env {plan.environment.name}; go on: the same command with --run {plan.run}",
+              file=sys.stderr)  # fmt: skip
+        raise
     if chosen.as_json:
         print_json(report.plain(plan, limits, raised, notes))
     else:

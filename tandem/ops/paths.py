@@ -100,7 +100,9 @@ def reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
         yield max(by_id, seen.now), "what is left, by id"
         return
     if live:
+        longest = live.created + timedelta(hours=guarded.max_hours)
         yield live.deadline, "the lease's deadline"
+        yield longest, "the lease's age"
         if live.beats:
             beat = max(live.created, seen.heartbeat or live.created)
             yield beat + timedelta(minutes=guarded.idle_minutes), "the missing heartbeat"

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tandem.ops.account import client
-from tandem.ops.fault import DENIED, OpsError, ask
+from tandem.ops.fault import DENIED, OpsError, ask, code_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -37,7 +37,15 @@ def stop_by_function(environment: Environment, *, who: str, why: str, shared: An
     """
     name = names.guard_function(environment, "stop")
     said = json.dumps({"who": who, "why": why}).encode()
-    answer = ask(client(environment, "lambda", shared), "Invoke", f"function {name}", FunctionName=name, Payload=said)
+    try:
+        answer = ask(
+            client(environment, "lambda", shared), "Invoke", f"function {name}", FunctionName=name, Payload=said
+        )
+    except OpsError as error:
+        if code_of(error.__cause__) != "ResourceNotFoundException":
+            raise
+        change = "deploy the Guard stack, or log in as one that may size the node group"
+        raise OpsError("it is not there", where=f"function {name}", change=change) from error
     try:
         report = json.loads(answer["Payload"].read())
     except ValueError:

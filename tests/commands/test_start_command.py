@@ -195,6 +195,21 @@ def test_a_question_is_asked_of_whoever_is_there(
     fleet.until(states)
 
 
+def test_an_interrupt_says_that_the_fleet_may_be_raised_and_how_it_is_ended(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tandem.start._Start.require_last_word", interrupted)
+
+    code = fleet.tandem("start", *YES, "--run", "mine")
+
+    err = capsys.readouterr().err
+    fleet.until(["running"])
+    assert (code, f"tandem stop --env {fleet.name}" in err, "--run mine" in err) == (130, True, True)
+
+
 def test_the_same_run_again_gets_what_it_has(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     first = started(fleet, capsys, "--run", "mine")
     fleet.until(["running"])

@@ -290,6 +290,17 @@ def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed: Fleet, monkeyp
     assert (undeployed.tandem("stop", "--wait"), undeployed.states()) == (3, ["running"])
 
 
+def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.scale(1)
+    proxy.use(Rule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED))
+
+    code = fleet.tandem("stop")
+
+    assert (code, "it is not there; deploy the Guard stack" in capsys.readouterr().err) == (3, True)
+
+
 def test_a_reason_in_another_encoding_is_no_traceback(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.scale(1)
 

@@ -75,7 +75,8 @@ def test_whoever_invokes_it_stops_a_capacity_block_too(world, function, start):
 
 @pytest.mark.parametrize(
     "event", [None, [], "x", 7, {}, {"Records": []}, {"Records": [{}]}, {"Records": 3}, {"Records": [{"Sns": 3}]},
-              {"run": 7, "who": None}],
+              {"run": 7, "who": None}, {"run": "../x", "who": "x" * 300_000, "why": "caf\udce9"}],
+    ids=lambda event: ascii(event)[:30],
 )  # fmt: skip
 def test_no_event_is_too_odd_to_stop(world, function, start, event):
     start()

@@ -189,7 +189,8 @@ def test_a_lease_by_hand_needs_no_beat(start, passes):
 def test_an_old_instance_is_a_stop_whatever_its_lease(world, start):
     start(hours=8)
     lease = world.read(lease_key("r1"))
-    world.put(lease_key("r1"), {**lease, "deadline": "2999-01-01T00:00:00Z"})
+    later = {"created": "2026-11-21T12:00:00Z", "deadline": "2999-01-01T00:00:00Z"}
+    world.put(lease_key("r1"), {**lease, **later})
     world.schedules.clear()
     world.advance(8 * 60 - 1)
     before = why(world)
@@ -281,6 +282,19 @@ def test_a_pointer_to_what_is_no_runs_name_leads_to_no_lease(world, start, run):
 
     assert due(seen, GUARDED).why == ("instances have lived 30 minutes without a lease",)
     assert "names no run" in seen.faults[0]
+
+
+def test_a_lease_that_says_it_never_ends_is_over_after_max_hours_whatever_replaces_its_nodes(world, start, passes):
+    start(hours=8)
+    world.put(lease_key("r1"), {**world.read(lease_key("r1")), "deadline": "2999-01-01T00:00:00Z"})
+    world.fires = False
+    world.advance(7 * 60)
+    world.machines[0].state, world.machines[0].due = "terminated", None  # as EC2 ends spot; the group starts another
+    early = passes(30).due.why
+    late = passes(30).due.why
+
+    assert (early, late) == ((), ("fenced by reap: the lease of run r1 is older than 8 hours",))
+    assert world.group["scalingConfig"]["desiredSize"] == 0
 
 
 def test_a_lease_of_another_run_under_its_name_is_none(world, start):
