@@ -127,15 +127,22 @@ def accepted(case: Case, arm: str) -> Acceptance | None:
 
 
 def between(case: Case, baseline: str, variant: str, metric: str) -> Ratio | None:
-    """Return how much faster one variant is than another over the prompts of all classes; None of too few."""
-    seen, logs = case.seen, []
+    """Return how much faster one variant is than another over the prompts of all classes; None of too few.
+
+    A prompt that was asked at several loads is one value, the mean of them.
+    """
+    seen, logs, prompts = case.seen, [], []
     for load in case.loads():
         for class_ in range(len(seen.classes)):
             found = case.grouped.pairs(
                 baseline=baseline, variant=variant, class_=class_, load=seen.loads.index(load), metric=metric
             )
             logs.append(found.logs)
-    return ratio_of(estimate(np.concatenate(logs)) if logs else None)
+            prompts.append(found.prompts)
+    if not logs:
+        return None
+    owner = np.unique(np.concatenate(prompts), return_inverse=True)[1]
+    return ratio_of(estimate(np.bincount(owner, np.concatenate(logs)) / np.bincount(owner)))
 
 
 def _seconds(case: Case, arm: str, claim: Claim) -> float | None:

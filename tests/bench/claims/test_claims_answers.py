@@ -444,7 +444,7 @@ def test_the_rules_that_an_answer_names_are_rules(root):
 # C10: between variants
 
 
-def windows(times_ms):
+def windows(times_ms, loads=(4,)):
     names = {7: "w7", 5: "w5", 15: "w15"}
     requests = [Asked(arm="base", prompt=f"p{number}", e2e_ms=2000) for number in range(12)]
     rng = np.random.default_rng(1)
@@ -453,6 +453,7 @@ def windows(times_ms):
         for size, ms in times_ms.items()
         for number in range(12)
     ]
+    requests = [dataclasses.replace(one, concurrency=load) for load in loads for one in requests]
     return observed_with((POST_BASE, *(posts(name, window=size) for size, name in names.items())), requests)
 
 
@@ -463,6 +464,12 @@ def windows(times_ms):
 )  # fmt: skip
 def test_the_best_window_is_answered_by_variants_that_differ_in_it(times_ms, word):
     assert answer("C10", seen=windows(times_ms)).answer == word
+
+
+def test_a_prompt_of_two_loads_is_no_two_prompts():
+    times_ms = {7: 800, 5: 1000, 15: 1200}
+    once, twice = (answer("C10", seen=windows(times_ms, loads)).why for loads in ((1,), (1, 2)))
+    assert once == twice
 
 
 def test_one_window_compares_no_windows():
