@@ -130,11 +130,14 @@ def chain(endpoint: Endpoint, aws: dict[str, str], tmp_path: Path) -> Callable[[
 QUICK = ("--ask-s", "0.1")
 
 
+Objects = dict[str, tuple[bytes, dict[str, str]]]  # key -> bytes and marks
+
+
 @pytest.fixture(scope="module", params=CASES)
-def stored(
+def first_job(
     request: pytest.FixtureRequest, endpoint: Endpoint, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Chain, str]]:
-    """A chain whose first job has run, container by container, each a process; what its compile said."""
+) -> Iterator[tuple[Chain, str, Objects]]:
+    """A chain whose first job has run, container by container, each a process; what its compile said, what it left."""
     folder = tmp_path_factory.mktemp(request.param)
     aws = variables(endpoint, endpoint.url, folder)
     with patch.dict(os.environ, aws):
@@ -144,7 +147,19 @@ def stored(
         done(job.run("fetch"))
         said = done(job.run("compile", *QUICK))
         done(job.run("upload"))
-        yield this, said
+        left = {key: this.s3.get_object(Bucket=this.bucket, Key=key) for key in this.objects()}
+        yield this, said, {key: (found["Body"].read(), found["Metadata"]) for key, found in left.items()}
+
+
+@pytest.fixture
+def stored(first_job: tuple[Chain, str, Objects]) -> tuple[Chain, str]:
+    """The same, in a bucket as it left it: others of this module empty the bucket of the environment."""
+    this, said, left = first_job
+    if this.objects() != {key: len(body) for key, (body, _) in left.items()}:
+        this.empty()
+        for key, (body, marks) in left.items():
+            this.s3.put_object(Bucket=this.bucket, Key=key, Body=body, Metadata=marks)
+    return this, said
 
 
 def done(run: subprocess.CompletedProcess[str]) -> str:
