@@ -65,9 +65,9 @@ def costs(seen: Observations, *, usd_per_hour: float | None, controls: Controls 
 
 
 def rows_of(controls: Controls | None, seen: Observations) -> Mask:
-    """Return which requests stand in rounds that no control marked."""
+    """Return which requests stand in rounds that no control marked and that are no control rounds."""
     marked = [one.round for one in controls.marked] if controls is not None else []
-    return ~np.isin(seen.round, marked)
+    return ~np.isin(seen.round, marked) & ~seen.in_control_rounds()
 
 
 def work(seen: Observations, rows: Mask, good: Mask | None = None) -> Work:

@@ -143,6 +143,16 @@ class Observations:
         name = f"{self.baseline}{CONTROL}"
         return name if name in self.arms else None
 
+    def in_control_rounds(self) -> Mask:
+        """Return which requests stand in rounds in which the control was asked, and no variant."""
+        if self.control is None:
+            return np.zeros(len(self), bool)
+        variants = np.isin(self.arm, [self.arms.index(name) for name in self.variants])
+        mask: Mask = np.isin(self.round, self.round[self.of_arm(self.control)]) & ~np.isin(
+            self.round, self.round[variants]
+        )
+        return mask
+
     def of_arm(self, arm: str) -> Mask:
         """Return which requests an arm was asked."""
         mask: Mask = self.arm == self.arms.index(arm)

@@ -1,7 +1,7 @@
 """What of a run is drawn: which requests, and which classes where there are too many.
 
 Invariant: the requests that a verdict rests on: none that failed, none of a round in which the client was the
-bottleneck.
+bottleneck, and none of a control round, in which no variant was asked.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Spot(NamedTuple):
 def good(verdict: Verdict, seen: Observations) -> Mask:
     """Return which requests the figures are of."""
     marked = [each.round for each in verdict.controls.marked]
-    mask: Mask = ~seen.failed & ~np.isin(seen.round, marked)
+    mask: Mask = ~seen.failed & ~np.isin(seen.round, marked) & ~seen.in_control_rounds()
     return mask
 
 

@@ -39,6 +39,12 @@ def test_the_control_is_no_server_of_its_own():
     assert "one of 2 equal shares" in found[0].sentence
 
 
+def test_a_control_round_is_in_no_cost():
+    asked_again = [asked(arm, "p0", start_s, round=1) for arm, start_s in (("base", 200), ("base#2", 300))]
+    found = of([*THREE, *asked_again])
+    assert (found.busy_s, found.good_tokens) == (25.0, 3000)
+
+
 def test_without_a_price_there_is_no_cost_and_a_sentence_says_so():
     found = of(THREE, usd_per_hour=None)
     assert found.usd_per_million_good_tokens is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -120,6 +121,15 @@ def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen: Observatio
     ticks = charts(section)["spread-e2e-ms"].spec(FULL)["layer"][2]["data"]["values"]
 
     assert len(ticks) == 5 * 2 * 4  # classes, arms, prompts of the one round that is left
+
+
+def test_a_control_round_is_in_no_chart(seen: Observations, verdict: Verdict) -> None:
+    control = ~seen.of_arm(seen.variants[0]) & (seen.round == 1)
+    apart = dataclasses.replace(seen, round=np.where(control, 9, seen.round))
+
+    ticks = charts(spreads.section(verdict, apart))["spread-e2e-ms"].spec(FULL)["layer"][2]["data"]["values"]
+
+    assert len(ticks) == 5 * (1 + 2) * 4  # classes; one round of the baseline, two of the variant; prompts
 
 
 def test_single_requests_are_drawn_while_they_are_few(measured: Observations) -> None:
