@@ -18,7 +18,7 @@ help: ## list the targets
 setup: .venv/.ready node_modules/.ready ## make .venv and node_modules
 
 .venv/.ready: requirements.txt requirements-test.txt constraints.txt pyproject.toml
-	@echo "==> Python packages into .venv (about 900 MB, two minutes on a new machine)"
+	@echo "==> Python packages into .venv (about 1.2 GB, two minutes on a new machine)"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -qq -r requirements.txt -r requirements-test.txt
 	$(BIN)/pip install -qq --no-deps --editable .
@@ -63,7 +63,7 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, measure 
 	$(BIN)/tandem bench report $(MEASURED)/run --margin 0.1
 
 # Types are checked while the tests run, and told when they have ended. Three processes on two cores: tests wait much.
-test: setup ## style, types and every test
+test: setup ## style, types and the tests, but for those of make proof
 	$(BIN)/ruff check
 	@mkdir -p build; $(BIN)/mypy > build/mypy.log 2>&1 & types=$$!; echo "$(BIN)/mypy (beside the tests)"; \
 	$(BIN)/pytest -n 3 --dist loadgroup --no-loadscope-reorder; tests=$$?; \

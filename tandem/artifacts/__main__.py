@@ -31,6 +31,7 @@ COMMANDS = {
     "collect": "delete what nobody uses and is old",
     "adopt": "take in an artifact that was compiled elsewhere",
 }
+ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
 EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 the world outside failed"
 INTERRUPTED = 130
 BY_SIGNAL = 128  # plus its number, as shells tell it
@@ -79,7 +80,7 @@ def _stop(number: int, _frame: object) -> NoReturn:
 
 
 def _overview() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=__doc__, epilog=EPILOG)
+    parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, does in COMMANDS.items():
         commands.add_parser(name, help=does, add_help=False)

@@ -49,7 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tandem.twin.server", description=__doc__)
+    what = "one twin of a vLLM server, in a process of its own"
+    parser = argparse.ArgumentParser(prog="python -m tandem.twin.server", description=what)
     parser.add_argument("--knobs", type=Path, required=True, metavar="FILE", help="YAML of knobs")
     parser.add_argument("--port", type=_port, default=0, metavar="P", help="on 127.0.0.1; a free one by default")
     parser.add_argument("--log", type=Path, metavar="FILE", help="truth log, JSON lines; appended to")
