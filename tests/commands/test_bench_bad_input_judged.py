@@ -144,7 +144,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "no token": (
         lambda run: run.change(run.of(), completion_tokens=0, text="", chunks=[]),
         0,
-        "of no answer of base is a e2e_ms above 0 known",
+        "of no answer of base is e2e_ms known and above 0",
     ),
     "token counts below 0": (
         lambda run: run.change(run.of("spec"), completion_tokens=-(2**53)),
@@ -180,7 +180,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "answers in no time": (
         lambda run: run.change(run.of("spec"), headers_s=0.0, chunks=[[0.0, "text", 1], [0.0, "text", 7]]),
         0,
-        "of no answer of spec is a e2e_ms above 0 known",
+        "of no answer of spec is e2e_ms known and above 0",
     ),
     "times at both ends of what a number holds": (
         lambda run: run.change(run.of("spec"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]),

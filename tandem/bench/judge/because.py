@@ -69,7 +69,7 @@ def absent(baseline: Tally, variant: Tally, cell: int, metric: str, prompts: int
         if not arm.answered[cell]:
             return f"all {arm.counted[cell]} requests of {arm.arm} failed"
         if not arm.figures[metric][cell]:
-            return f"of no answer of {arm.arm} is a {metric} above 0 known: {_TAKES[metric]}, and no contradiction"
+            return f"of no answer of {arm.arm} is {metric} known and above 0: {_TAKES[metric]}, and no contradiction"
     if not prompts:
         return "no prompt was answered by both arms in the same round"
     return f"{_prompts(prompts)} answered by both arms, and fewer than {FEWEST_PROMPTS} have no spread"

@@ -209,7 +209,9 @@ def _nothing(case: _Case) -> str:
     reasons = {cell.why for cell in case.deciding}
     if not case.deciding:
         return ": the run has no record"
-    return f": {reasons.pop()}" if len(reasons) == 1 and all(cell.p is None for cell in case.deciding) else ""
+    if len(reasons) > 1 or any(cell.p is not None for cell in case.deciding):
+        return ""
+    return f": {'in every class, ' if len(case.deciding) > 1 else ''}{reasons.pop()}"
 
 
 def _output(case: _Case) -> str:

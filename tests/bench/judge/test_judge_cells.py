@@ -226,7 +226,7 @@ def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them()
     for metric in ("tpot_ms", "output_tokens_per_s"):
         seen = with_figures(seen, **{metric: np.where(seen.of_arm("spec"), NAN, seen.figures[metric])})
     assert why(seen, "tpot_ms") == (
-        "of no answer of spec is a tpot_ms above 0 known: it takes two tokens that the server counted, and no "
+        "of no answer of spec is tpot_ms known and above 0: it takes two tokens that the server counted, and no "
         "contradiction"
     )
     assert one(seen).verdict == "faster"

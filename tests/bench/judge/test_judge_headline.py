@@ -254,6 +254,15 @@ def test_an_arm_without_a_request_has_a_sentence():
     assert headline(observed([])).sentence.endswith(": the run has no record.")
 
 
+@pytest.mark.parametrize(("classes", "told"), [(1, ": 1 prompt was"), (2, ": in every class, 1 prompt was")])
+def test_what_keeps_every_class_undecided_is_said_of_every_class(classes, told):
+    found = headline(table({f"c{number}": {"base": [1000.0], "spec": [500.0]} for number in range(classes)}))
+    assert found.sentence == (
+        f"There is no evidence whether spec is faster or slower than base{told} answered by both arms, and fewer than "
+        "3 have no spread."
+    )
+
+
 def test_every_variant_has_its_own_headline():
     times = {"base": STEADY, "spec": [ms / 2 for ms in STEADY], "other": [ms * 2 for ms in STEADY]}
     seen = table({"a": times})
