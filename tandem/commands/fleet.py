@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -54,12 +54,12 @@ def undeployed(environment: Environment) -> OpsError:
     )  # fmt: skip
 
 
-def failed(error: OpsError | StopError, chosen: Selection) -> Exit:
-    """Say a fault, and return its code."""
+def failed(error: OpsError | StopError, chosen: Selection, done: Mapping[str, object] | None = None) -> Exit:
+    """Say a fault, and return its code; `done` is what the document has of what was done before."""
     problem = getattr(error, "problem", None) or getattr(error, "what", str(error))
     if chosen.as_json:
         said = {"problem": problem, "where": error.where, "change": error.change}
-        print_json({"fault": said, "exit_code": error.code})
+        print_json({**(done or {}), "fault": said, "exit_code": error.code})
     place = f"{error.where}: " if error.where else ""
     print(f"error: {place}{problem}\n  change   {error.change}", file=sys.stderr)
     return Exit(error.code)

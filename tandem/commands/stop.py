@@ -77,6 +77,7 @@ def _stop(
     chosen: Selection, environment: Environment, ours: tuple[Clients, Guarded], who: str, options: argparse.Namespace
 ) -> Exit:
     from tandem import stop as stopping  # noqa: PLC0415 - boto3
+    from tandem.ops.fault import OpsError  # noqa: PLC0415
     from tandem.ops.status import moment  # noqa: PLC0415
 
     clients, limits = ours
@@ -93,7 +94,10 @@ def _stop(
         print(f"error: {sentence}", file=sys.stderr)
     if report.failed:
         print(f"  change   {RUNBOOK}; the reaper tries again every 5 min", file=sys.stderr)
-    followed = _follow(chosen, clients, limits, report) if options.wait else []
+    try:
+        followed = _follow(chosen, clients, limits, report) if options.wait else []
+    except OpsError as fault:
+        return fleet.failed(fault, chosen, report.as_json())
     if chosen.as_json:
         print_json(report.as_json() | {"followed": followed, "exit_code": int(code)})
     return code

@@ -115,6 +115,19 @@ def test_a_follower_that_sees_nothing_gives_up_and_says_that_the_stop_goes_on(
     fleet.until([])
 
 
+def test_a_document_of_a_follower_that_gave_up_has_what_was_done(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.scale(1)
+    proxy.use(Rule(operation="DescribeInstances", fault=ACCESS_DENIED, skip=1))
+
+    code = fleet.tandem("stop", "--wait", "--json")
+
+    said = json.loads(capsys.readouterr().out)
+    assert (code, said["exit_code"], "instances" in said["fault"]["problem"]) == (3, 3, True)
+    assert [line for line in said["done"] if "set to 0" in line]
+
+
 def test_a_reaper_that_does_not_look_is_told(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet.endpoint.fleet(LASTING)
     fleet.scale(1)

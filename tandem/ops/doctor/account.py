@@ -98,8 +98,8 @@ class Account:
             raise self._named(told, service, operation) from error
 
     def _named(self, error: OpsError, service: str, operation: str) -> OpsError:
-        """Return the fault with the action and the resource that a policy lacks."""
-        if isinstance(error, DeniedError):
+        """Return the fault with the action and the resource that a policy lacks; GetCallerIdentity takes no right."""
+        if isinstance(error, DeniedError) and known(service, operation).action:
             return self.denied(service, operation, error)
         return error
 

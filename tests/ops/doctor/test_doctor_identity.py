@@ -68,6 +68,17 @@ def test_an_expired_token_asks_for_a_new_login(world: World) -> None:
     assert (line.level, line.code, line.do) == ("fail", 3, "log in again")
 
 
+@pytest.mark.parametrize(
+    ("code", "do"), [("AccessDenied", "allow sts:GetCallerIdentity"), ("RequestTimeTooSkewed", "set the clock")]
+)
+def test_credentials_that_may_not_say_whose_they_are_are_told_what_to_do(world: World, code: str, do: str) -> None:
+    world.proxy.use(Rule(operation="GetCallerIdentity", fault=Status(status=403, code=code)))
+
+    line = world.only("credentials")
+
+    assert (line.level, line.code, do in line.do) == ("fail", 3, True)
+
+
 def test_credentials_that_only_this_region_refuses_say_that_it_is_not_enabled(world: World) -> None:
     world.proxy.use(Rule(operation="GetCallerIdentity", fault=Status(status=403, code="InvalidClientTokenId"), times=1))
 
