@@ -115,8 +115,10 @@ def test_cfn_lint_finds_nothing_in_the_environments_region(
 
 
 def written(found: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every property that is said; a reference is a value as a text is."""
-    if isinstance(found, list):
+    """Yield the path of every property that is said; a reference is a value as a text is, and so are variables."""
+    if path[-1:] == ("Variables",):
+        yield path
+    elif isinstance(found, list):
         for each in found:
             yield from written(each, path)
     elif isinstance(found, dict) and not (len(found) == 1 and next(iter(found)).startswith(("Ref", "Fn::"))):
