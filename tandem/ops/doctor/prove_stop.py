@@ -171,7 +171,7 @@ class _Proof:
         return None
 
     def _not_taken(self, error: OpsError) -> Finding:
-        code, deploy = code_of(error.__cause__), f"npx cdk deploy '{self.limits.environment}/Guard'"
+        code, deploy = code_of(error.__cause__), self._deploy()
         if code == "ResourceNotFoundException":
             return fail(f"there is no group {self.limits.schedule_group} of schedules: no start can arm a stop",
                         "deploy Guard", deploy, code=WORLD)  # fmt: skip
@@ -182,6 +182,9 @@ class _Proof:
                         "deploy Guard, which makes it", deploy, code=WORLD)  # fmt: skip
         return fail(f"Scheduler does not take the one-shot stop: {error.problem}",
                     f"{ANYWAY}; no start goes through: correct the payload in tandem/start.py", code=WORLD)  # fmt: skip
+
+    def _deploy(self) -> str:
+        return f"npx cdk deploy '{self.limits.environment}/Guard' -c env={self.limits.environment}"
 
     def removed(self) -> str:
         """Delete the schedule, whether it was made or not; return why it may still be there."""
@@ -298,7 +301,7 @@ class _Proof:
             return unknown(f"{said}; that says nothing of the payload", "try again in a few minutes")
         if "AccessDenied" in letter.code or "not authorized" in letter.message:
             return fail(said, "deploy Guard, which gives the role its right; an SCP or a boundary may deny it too",
-                        f"npx cdk deploy '{self.limits.environment}/Guard'", code=WORLD)  # fmt: skip
+                        self._deploy(), code=WORLD)  # fmt: skip
         return fail(said, f"{ANYWAY}; correct the payload in tandem/start.py, and keep these words", code=WORLD)
 
     def _nothing_came(self) -> Finding:
