@@ -173,7 +173,7 @@ def _spec(drawn: Drawn, width: int, *, small: bool) -> Spec:
     axis = {
         "values": _ticks(low, high, few=places.narrow), "grid": True, "orient": "bottom",
         "labelExpr": f"format(datum.value, '~g') + '{words.TIMES}'", "tickSize": 4,
-        "title": None if small else "\u2190 slower\u2003\u2003speed-up\u2003\u2003faster \u2192",
+        "title": None if small else f"speed-up: left of 1{words.TIMES} slower, right of it faster",
     }  # fmt: skip
     rows = [_row(cell, row + places.shift, low, high) for row, cell in enumerate(drawn.cells)]
     return {

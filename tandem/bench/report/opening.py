@@ -129,11 +129,13 @@ def _speeds(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, st
     cells = [cell for cell in words.cells_of(verdict, headline) if cell.speed_up and cell.verdict != "no evidence"]
     ranked = sorted(cells, key=lambda cell: cell.speed_up.value if cell.speed_up else 1.0)
     names = ("Best class", "Weakest class") if len(ranked) > 1 else ("Speed-up",)
+    loads = len({cell.load for cell in words.cells_of(verdict, headline)})
     for name, cell in zip(names, (*ranked[-1:], *ranked[:1]), strict=False):
         ratio = cell.speed_up
         within = f" ({words.interval(ratio)})" if ratio is not None and ratio.low is not None else ""
         figure = words.times(ratio.value if ratio else None)
-        yield f"{name}, {words.short_metric(headline.metric)}", figure, f"{cell.class_}{within}: {cell.verdict}"
+        place = f"{cell.class_} at {words.load(cell.load)}" if loads > 1 else cell.class_
+        yield f"{name}, {words.short_metric(headline.metric)}", figure, f"{place}{within}: {cell.verdict}"
 
 
 def _output(headline: Headline, verdict: Verdict) -> Iterator[tuple[str, str, str]]:

@@ -83,6 +83,12 @@ def test_equal_factors_are_equal_lengths(verdict: Verdict) -> None:
     assert spec["layer"][0]["data"]["values"] == [{"from": 1 / 1.05, "to": 1.05}]
 
 
+def test_the_axis_says_which_side_is_slower_wherever_1_lies_on_it(verdict: Verdict) -> None:
+    axis = forest.plots(verdict, verdict.headlines[0], 0)[0].spec(FULL)["layer"][0]["encoding"]["x"]["axis"]
+
+    assert axis["title"] == "speed-up: left of 1\u00d7 slower, right of it faster"
+
+
 def test_a_chart_without_noise_floor_says_so(verdict: Verdict) -> None:
     cells = tuple(msgspec.structs.replace(cell, noise_floor=None) for cell in verdict.cells)
     bare = msgspec.structs.replace(verdict, cells=cells)

@@ -16,8 +16,9 @@ from measured import failed, write_run
 
 from tandem.bench import report
 from tandem.bench.fault import WorldError
-from tandem.bench.judge.form import Controls, Verdict
+from tandem.bench.judge.form import Controls, Load, Verdict
 from tandem.bench.judge.observations import Observations, observe
+from tandem.bench.report import opening
 
 MOST_BYTES = 2_000_000
 _EMPTY = {"meta", "br", "col", "link", "img"}
@@ -296,3 +297,16 @@ def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict:
     assert [told for told in page.texts("h2") if "against" in told] == [
         f"\u25b2 Faster {name} against {few.baseline}" for name in ("eagle", "ngram")
     ]
+
+
+def test_the_best_class_is_told_with_its_load_where_there_are_several(verdict: Verdict) -> None:
+    assert "at concurrency" not in _tiles(opening.opening(verdict))
+    several = tuple(
+        msgspec.structs.replace(cell, load=Load(concurrency=1 if cell.class_ == "repeat" else 4))
+        for cell in verdict.cells
+    )
+    assert "repeat at concurrency 1 (" in _tiles(opening.opening(msgspec.structs.replace(verdict, cells=several)))
+
+
+def _tiles(head: str) -> str:
+    return head.partition('class="tiles"')[2].partition("</dl>")[0].partition("A million")[0]
