@@ -619,7 +619,8 @@ class _Pass:
         if fence is None or not fence.closed:  # nothing remembers what they were told: the first pass of each hour
             fresh = now.minute < PASS_MINUTES or self.who != REAPER
         else:
-            again = change == "failed" and fence.told_at is not None and fence.told_at + TELL_AGAIN <= now
+            lately = fence.told_at is None or fence.told_at - FUTURE <= now < fence.told_at + TELL_AGAIN
+            again = change == "failed" and not lately
             fresh = change != fence.told or again
         if not fresh:
             return False

@@ -86,6 +86,18 @@ def test_a_failure_is_told_every_hour_again(world, start, halt, passes):
     assert sum("NOT stopped" in one["subject"] for one in world.told) == 4
 
 
+def test_a_failure_that_was_told_in_another_time_is_told_again(world, start, halt, passes):
+    start()
+    world.immortal = True
+    halt()
+    passes(60)
+    told = len(world.told)
+    world.put(FENCE_KEY, {**world.read(FENCE_KEY), "told_at": "2999-01-01T00:00:00Z"})
+    passes(0)
+
+    assert len(world.told) == told + 1
+
+
 def test_a_change_is_told_once(world, start, halt, passes):
     start()
     halt()
