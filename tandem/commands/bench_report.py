@@ -3,8 +3,8 @@
 Invariant: every figure comes from the records; a folder that may not be written to is reported on all the same; the
 last line is the report's path where one was written. scipy and the chart library are loaded for a verdict alone.
 
-Exit codes: 0 judged; 1 some requests failed; 2 bad input; 3 an arm has a class in which nothing succeeded; 4 void: a
-control failed, nothing may be concluded.
+Exit codes: 0 judged; 1 some requests failed, or are not recorded; 2 bad input; 3 an arm has a class in which nothing
+succeeded; 4 void: a control failed, nothing may be concluded.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def report(folder: Path, options: argparse.Namespace | None, as_json: bool) -> E
         as_json: print the verdict as JSON, or the summary where there is no verdict, instead of tables.
 
     Returns:
-        VOID when a control failed; else DONE when every recorded request succeeded, STALE when some failed,
-        WORLD_FAILED when one arm has a class at one concurrency in which none succeeded. A request that an interrupt
-        cut is no failure of a run that went on to its end: there it was asked again.
+        VOID when a control failed; else DONE when every request that was planned is recorded and succeeded, STALE when
+        some failed or are missing, WORLD_FAILED when one arm has a class at one concurrency in which none succeeded. A
+        request that an interrupt cut is no failure of a run that went on to its end: there it was asked again.
 
     Raises:
         BenchError: a file is missing, or a line is not what it must be.
@@ -108,4 +108,5 @@ def _code(found: Summary, run: Manifest) -> Exit:
         return Exit.WORLD_FAILED
     whole = run.ended is not None and run.ended.reason in {"done", "duration"}
     failed = sum(word.n for word in found.errors if not (whole and word.word == "interrupted"))
-    return Exit.STALE if failed else Exit.DONE
+    missing = run.plan.requests is not None and found.records < run.plan.requests
+    return Exit.STALE if failed or missing else Exit.DONE

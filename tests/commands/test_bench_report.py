@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from measured import arm, chunks, failed, record
 from measured import write_run as write_any
 
-from tandem.bench.manifest import Ended
+from tandem.bench.manifest import Ended, Plan
 from tandem.bench.record import Record
 from tandem.cli import main
 
@@ -70,6 +70,17 @@ def test_json_without_a_verdict_is_the_summary(
 
 def test_failed_requests_give_code_1(tmp_path: Path) -> None:
     assert main(["bench", "report", str(write_run(tmp_path / "run", [record(), failed()]))]) == 1
+
+
+@pytest.mark.parametrize(("planned", "code"), [(2, 0), (3, 1), (None, 0)])
+def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], planned: int | None, code: int
+) -> None:
+    both = [record(), record(request_id="other", prompt_id="other")]
+    folder = write_run(tmp_path / "run", both, plan=Plan(requests=planned))
+
+    assert main(["bench", "report", str(folder)]) == code
+    assert ("2 of 3 planned requests are recorded" in capsys.readouterr().out) == (code == 1)
 
 
 def test_a_cell_in_which_nothing_succeeded_gives_code_3(tmp_path: Path) -> None:
