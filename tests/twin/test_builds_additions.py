@@ -48,7 +48,8 @@ def played(project):
     return act
 
 
-def test_a_tag_is_pushed_once(played):
+def test_a_tag_is_pushed_once(endpoint, played):
+    endpoint.client("ecr").batch_delete_image(repositoryName="played", imageIds=[{"imageTag": "1"}])  # of another test
     first, second = played(), played()
 
     (failed,) = [phase for phase in second["phases"] if phase["phaseStatus"] == "FAILED"]
