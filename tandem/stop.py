@@ -543,7 +543,9 @@ class _Pass:
 
     def end(self) -> Report:
         """Publish, tell and write down what this pass did."""
-        metrics = {**self.due.metrics, STOP_FAILURES: float(bool(self.failed))}
+        # the rest is the reaper's alone: its silence is told by their absence, and money and idle minutes are summed
+        counted = self.due.metrics if self.who == REAPER else {}
+        metrics = {**counted, STOP_FAILURES: float(bool(self.failed))}
         trouble = list(self.failed)
         if not self.due.why:
             trouble += [f"{source} unknown: {said}" for source, said in self.seen.unknown.items()]

@@ -164,6 +164,18 @@ def test_a_reaper_that_is_silent_needs_attention(undeployed: Fleet, capsys: pyte
     assert "reaper stops nothing: silent" in capsys.readouterr().out
 
 
+def test_a_reaper_that_is_silent_does_not_look_alive_after_a_stop(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undeployed.deploy()
+    undeployed.tandem("stop")
+    capsys.readouterr()
+
+    code = undeployed.tandem("status")
+
+    assert (code, "NOT ARMED: silent" in capsys.readouterr().out) == (1, True)
+
+
 def test_a_budget_that_is_missing_needs_attention(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.client("budgets").delete_budget(
         AccountId=fleet.environment.account, BudgetName=names.budget(fleet.environment)

@@ -98,6 +98,14 @@ def test_a_failure_that_was_told_in_another_time_is_told_again(world, start, hal
     assert len(world.told) == told + 1
 
 
+def test_a_stop_counts_nothing_that_a_pass_of_the_reaper_counts(world, start, halt):
+    """Else a silent reaper would look alive after it, and money and idle minutes be counted twice."""
+    start()
+    halt()
+
+    assert world.metrics == [{"stop_failures": 0.0}]
+
+
 def test_a_change_is_told_once(world, start, halt, passes):
     start()
     halt()
