@@ -16,7 +16,7 @@ from tandem.commands.selection import Selection
 from tandem.spec.environment import Environment
 
 if TYPE_CHECKING:
-    from tandem.stop import Clients, Guarded, Report
+    from tandem.stop import Clients, Guarded, Report, Seen
 
 RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
 WHY = "an operator asked for it"
@@ -88,7 +88,7 @@ def _stop(
         _require_cluster(environment, clients, limits, fenced="fence" not in seen.unknown)
     code = Exit.WORLD_FAILED if report.failed else Exit.DONE
     if not chosen.as_json:
-        for line in _lines(environment, report, wait=options.wait):
+        for line in _lines(environment, report, wait=options.wait, silent=_silent(clients, limits, seen)):
             print(line, flush=True)
     for sentence in report.failed:
         print(f"error: {sentence}", file=sys.stderr)
@@ -137,7 +137,19 @@ def _require_cluster(environment: Environment, clients: Clients, limits: Guarded
     )  # fmt: skip
 
 
-def _lines(environment: Environment, report: Report, *, wait: bool) -> list[str]:
+def _silent(clients: Clients, limits: Guarded, seen: Seen) -> str:
+    """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
+    from tandem.ops.fault import OpsError  # noqa: PLC0415 - boto3
+    from tandem.ops.paths import reaper  # noqa: PLC0415
+
+    try:
+        path = reaper(clients.cloudwatch, limits, seen)
+    except OpsError:
+        return ""
+    return path.said if path.armed is False else ""
+
+
+def _lines(environment: Environment, report: Report, *, wait: bool, silent: str) -> list[str]:
     """Return what was done, and who does the rest."""
     name, alive = environment.name, report.seen.instances
     told = [f"{name}: stop", *(line for sentence in report.done for line in fleet.row("done", sentence))]
@@ -149,8 +161,12 @@ def _lines(environment: Environment, report: Report, *, wait: bool) -> list[str]
         told += fleet.row("alive", f"{counted(len(alive), 'instance')}: {', '.join(one.id for one in alive)}")
     else:
         told += fleet.row("alive", "EC2 lists no instance")
+    if silent:
+        told += fleet.row("attention", f"the reaper is {silent}: nobody ends by id what EKS leaves; {RUNBOOK}")
     if wait:
         return [*told, *fleet.row("following", "until EC2 lists none; Ctrl-C ends this command, not the stop")]
+    if silent:
+        return [*told, *fleet.row("follow", f"tandem stop --env {name} --wait, or tandem status --env {name}")]
     rest = "sees that EC2 lists none, and after a grace of 10 min terminates by id what is left"
     told += fleet.row("then", f"the reaper, a Lambda function in the account that looks every 5 min, {rest}")
     told += fleet.row("follow", f"tandem stop --env {name} --wait, or tandem status --env {name}")

@@ -57,6 +57,18 @@ def test_without_wait_it_says_who_finishes_it(fleet: Fleet, capsys: pytest.Captu
     assert ("the reaper" in out, f"tandem stop --env {fleet.name} --wait" in out) == (True, True)
 
 
+def test_a_reaper_that_is_silent_is_not_promised(undeployed: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    undeployed.deploy()
+    undeployed.scale(1)
+
+    code = undeployed.tandem("stop")
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert (code, "nobody ends by id what EKS leaves" in out, "a Lambda function in the account" in out) == (
+        0, True, False,
+    )  # fmt: skip
+
+
 def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.scale(1)
     [one] = fleet.instances()

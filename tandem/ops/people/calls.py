@@ -18,9 +18,12 @@ LOOK = (("s3", "GetObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInst
 STOP = (
     *WHO, *LOOK, ("eks", "DescribeCluster"), ("s3", "PutObject"), ("eks", "UpdateNodegroupConfig"),
     ("ec2", "TerminateInstances"), ("cloudwatch", "PutMetricData"), ("sns", "Publish"),
+    ("cloudwatch", "GetMetricStatistics"),
 )  # fmt: skip
 # for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
-STOP_BY_FUNCTION = (*WHO, *LOOK, ("eks", "DescribeCluster"), ("lambda", "Invoke"))
+STOP_BY_FUNCTION = (
+    *WHO, *LOOK, ("eks", "DescribeCluster"), ("lambda", "Invoke"), ("cloudwatch", "GetMetricStatistics"),
+)  # fmt: skip
 CLEAR = (*WHO, *LOOK, ("s3", "PutObject"))
 START = (
     *WHO, *LOOK, ("ec2", "DescribeCapacityReservations"), ("cloudwatch", "GetMetricStatistics"),

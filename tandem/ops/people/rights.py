@@ -62,9 +62,8 @@ RIGHTS = (
     Right(kinds=_SEES, on="topic", needs=("doctor",), actions=("sns:ListSubscriptionsByTopic",)),
     Right(kinds=_SEES, on="bootstrap version", needs=("doctor",), actions=("ssm:GetParameter",)),
     Right(kinds=("viewer",), on="budgets", needs=("status", "start"), actions=("budgets:ViewBudget",)),
-    Right(kinds=("viewer",), on="everywhere", needs=("status", "start", "destroy"), actions=(
-        "cloudwatch:DescribeAlarms", "cloudwatch:GetMetricStatistics",
-    )),
+    Right(kinds=("viewer",), on="everywhere", actions=("cloudwatch:DescribeAlarms", "cloudwatch:GetMetricStatistics"),
+          needs=("status", "start", "stop by the function", "stop", "destroy")),
     Right(kinds=("viewer",), on="schedules", needs=("status", "start", "doctor --prove-stop"),
           actions=("scheduler:GetSchedule",)),
     Right(kinds=("viewer",), on="dashboards", actions=("cloudwatch:GetDashboard",),

@@ -19,7 +19,7 @@ from tandem.stop import clear, stop
 BY_COMMAND = {  # what the commands themselves ask beside tandem.start and tandem.stop
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
               ("ec2", "DescribeCapacityReservations")},
-    "stop": {("eks", "DescribeCluster")},
+    "stop": {("eks", "DescribeCluster"), ("cloudwatch", "GetMetricStatistics")},
 }  # fmt: skip
 
 
