@@ -1,7 +1,7 @@
 """Which outputs the suite's content check refused, held against the outputs they are paired with.
 
 Invariant: a word counts the same on both sides; an output that was cut counts only where the other one was not, because
-one limit on both cuts both.
+one limit on both cuts both. An answer has one word: garbage that ran into the limit is called garbage, and was cut.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ def refused(seen: Observations, pairs: Matched) -> Refused | None:
     """Return what the content check refused; None where it checked no pair."""
     pairs = pairs.where((seen.content[pairs.first] != UNKNOWN) & (seen.content[pairs.second] != UNKNOWN))
     broken, cut = _said(seen, BROKEN), _said(seen, (CUT,))
-    mine = broken[pairs.first] | (cut[pairs.first] & ~cut[pairs.second])
-    theirs = broken[pairs.second] | (cut[pairs.second] & ~cut[pairs.first])
+    limited = cut | seen.cut
+    mine = broken[pairs.first] | (cut[pairs.first] & ~limited[pairs.second])
+    theirs = broken[pairs.second] | (cut[pairs.second] & ~limited[pairs.first])
     prompts = seen.prompt[pairs.first]
     of_variant, of_baseline = share(theirs, prompts), share(mine, prompts)
     if of_variant is None or of_baseline is None:

@@ -34,6 +34,21 @@ def test_a_cut_counts_only_where_the_other_side_is_not_cut():
     assert (found.baseline.n, found.variant.n) == (0, 0)
 
 
+@pytest.mark.parametrize("word", ["garbage", "loop"])
+def test_a_cut_does_not_excuse_a_broken_answer_that_ran_into_the_same_limit(word):
+    seen = observed(
+        [
+            Asked(arm=arm, prompt=f"p{place}", content=said, cut=True)
+            for place in range(6)
+            for arm, said in (("base", "truncated"), ("spec", word))
+        ]
+    )
+    found = refused(seen, likeness(seen, "base", "spec").between("base", "spec"))
+
+    assert (found.baseline.n, found.variant.n) == (0, 6)
+    assert found.p == pytest.approx(1 / 2**6)
+
+
 def test_a_pair_of_which_one_side_was_not_checked_is_left_out():
     assert held((None, "garbage")) is None
     assert held(("garbage", None)) is None
