@@ -21,6 +21,8 @@ from tandem.ops.owned import Owned
 from tandem.spec import names
 
 Search = Callable[[Account, Owned], Iterator[Left]]
+# an instance whose node group stands is replaced, and a cluster with a node group does not go
+FIRST = ("node group", "instance", "Pod Identity association", "cluster")
 MOST_AT_ONCE = 20  # load balancers of one DescribeTags
 
 
@@ -66,11 +68,16 @@ def leftovers(account: Account, declared: Sequence[str] = ()) -> Leftovers:
                 found.setdefault((one.kind, one.name), one)
         except OpsError as error:
             unsearched.append(Unsearched(kind=kind, why=str(error)))
-    listed = sorted(found.values(), key=lambda one: (one.kind, one.name))
+    listed = sorted(found.values(), key=lambda one: (*_turn(one.kind), one.name))
     return Leftovers(
         kept=tuple(one for one in listed if one.kept), orphans=tuple(one for one in listed if not one.kept),
         unsearched=tuple(unsearched),
     )  # fmt: skip
+
+
+def _turn(kind: str) -> tuple[int, str]:
+    """Return when a kind's turn is, so that the commands work as they are listed."""
+    return (FIRST.index(kind) if kind in FIRST else len(FIRST), kind)
 
 
 def _stacks(account: Account, _owned: Owned) -> Iterator[Left]:

@@ -292,6 +292,12 @@ def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted, number
     assert (kind, theirs) in {(one.kind, one.name) for one in planted.found[NEIGHBOUR].orphans}
 
 
+def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
+    kinds = list(dict.fromkeys(one.kind for one in planted.found[ENVIRONMENT].orphans))
+
+    assert kinds[:4] == ["node group", "instance", "Pod Identity association", "cluster"]
+
+
 def test_every_kind_was_searched(planted):
     assert planted.found[ENVIRONMENT].unsearched == ()
 
