@@ -89,6 +89,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except (OSError, RuntimeError) as error:
+        if options.json:
+            said = {"problem": str(error), "where": "", "change": ""}  # the shape of every other fault
+            print_json({"fault": said, "exit_code": int(Exit.WORLD_FAILED)})
         print(f"error: {error}", file=sys.stderr)
         return int(Exit.WORLD_FAILED)
 

@@ -40,8 +40,10 @@ DEFAULT_CONTROLS = 1
 LEAST_SOCKETS = 512  # an open loop has as many as its servers are slow
 EXIT_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
-    "a cell has no data, the disk is full, or with --publish not all is published; 130 interrupted"
+    "a cell has no data, the disk is full, or with --publish not all is published; 4 void: a control failed, nothing "
+    "may be concluded; 130 interrupted"
 )
+COMPARE_CODES = "exit codes: 0 compared; 2 bad input; 4 one of the runs is void, nothing may be concluded"
 
 
 def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> None:
@@ -58,7 +60,7 @@ def add_verbs(parser: argparse.ArgumentParser, shared: argparse.ArgumentParser) 
         "--log", type=Path, nargs="+", required=True, metavar="FILE", help="logs of `tandem twin --log`, one a server"
     )
     does = "hold two runs beside each other, such as before and after an upgrade"
-    add_compare_flags(verbs.add_parser("compare", help=does, description=does, epilog=parser.epilog, parents=[shared]))
+    add_compare_flags(verbs.add_parser("compare", help=does, description=does, epilog=COMPARE_CODES, parents=[shared]))
     does = "send a run's figures to CloudWatch and its records to S3, as far as they are not there"
     add_publish_flags(verbs.add_parser("publish", help=does, description=does, epilog=parser.epilog, parents=[shared]))
 

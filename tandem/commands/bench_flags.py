@@ -21,8 +21,8 @@ MOST_CONCURRENCY, MOST_COUNT, MOST_SEED = 4096, 1_000_000, 2**63 - 1
 
 
 REPORT_CODES = (
-    "exit codes: 0 judged; 1 some requests failed; 2 bad input; 3 an arm has a class in which nothing succeeded; "
-    "4 void: a control failed, nothing may be concluded"
+    "exit codes: 0 judged; 1 some requests failed or were never recorded; 2 bad input; 3 an arm has a class in which "
+    "nothing succeeded; 4 void: a control failed, nothing may be concluded"
 )
 
 
@@ -194,10 +194,10 @@ def temperature(text: str) -> float:
 
 
 def positive(what: str) -> Callable[[str], float]:
-    """Return a reader of numbers above 0."""
+    """Return a reader of numbers from a millionth to a million."""
 
     def read(text: str) -> float:
-        return _number(text, 1e-6, 1e6, f"{what}, above 0")
+        return _number(text, 1e-6, 1e6, f"{what}, from 0.000001 to 1000000")
 
     return read
 

@@ -59,7 +59,7 @@ def parse(record: type[R], document: Document, **given: str) -> R:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
         found = [_fault(record, document, entry, given) for entry in entries if not _echo(entry, entries)]
         faults += [replace(fault, change="rename the file") if fault.path in given else fault for fault in found]
-        raise SpecError(_distinct(faults)) from None
+        raise SpecError(faults) from None
     if faults:
         raise SpecError(faults)
     return value
@@ -71,11 +71,6 @@ def _echo(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
     return entry["type"] == "too_short" and any(
         len(other["loc"]) > inside and other["loc"][:inside] == entry["loc"] for other in entries
     )
-
-
-def _distinct(faults: list[Fault]) -> list[Fault]:
-    # a union reports the same key once per branch: the first says it
-    return list({(fault.path, fault.got): fault for fault in reversed(faults)}.values())[::-1]
 
 
 def _stated(document: Document, key: str) -> Fault:

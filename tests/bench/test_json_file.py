@@ -41,6 +41,20 @@ def test_a_disk_that_fails_while_writing_leaves_the_old_value(tmp_path: Path, mo
     assert msgspec.json.decode(path.read_bytes(), type=Word) == Word("old")
 
 
+def test_a_value_is_there_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "word.json"
+    save(path, Word("old"), what="the word")
+
+    def cut_off(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path, "replace", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        save(path, Word("new"), what="the word")
+
+    assert msgspec.json.decode(path.read_bytes(), type=Word) == Word("old")
+
+
 def test_lines_follow_each_other(tmp_path: Path) -> None:
     for said in ("a", "b"):
         append(tmp_path / "words.jsonl", Word(said), what="the words")

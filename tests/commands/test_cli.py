@@ -61,6 +61,19 @@ def test_check_tells_a_warning_that_several_files_share_once(specs: Path, capsys
     assert err.count("  also     ") > 0
 
 
+def test_with_json_a_fault_of_the_world_is_a_document_too(
+    specs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr("tandem.cli._run", fails)
+
+    assert main(["check", "--json", *folders(specs)]) == 3
+    said = {"fault": {"problem": "the disk is gone", "where": "", "change": ""}, "exit_code": 3}
+    assert json.loads(capsys.readouterr().out) == said
+
+
 def test_check_as_json_holds_every_fault(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     spoil(specs, "kind: capacity-block", "kind: rented")
 
