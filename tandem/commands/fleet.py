@@ -44,10 +44,12 @@ def siblings(chosen: Selection, name: str) -> list[str]:
     return sorted(path.stem for path in chosen.environments.glob("*.yaml") if path.stem != name)
 
 
-def undeployed(environment: Environment) -> OpsError:
-    """Return the fault of an environment whose bucket does not exist."""
+def told(fault: StopError, environment: Environment) -> OpsError | StopError:
+    """Return the fault of a stop or a start as its operator meets it: without its bucket nothing is deployed."""
     from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
 
+    if "NoSuchBucket" not in fault.what:
+        return fault
     return RefusedError(
         "it is not deployed: its bucket does not exist", where=f"{environment.name} in account {environment.account}",
         change=f"npx cdk deploy '{environment.name}/*' -c env={environment.name}, or see that the name is meant",

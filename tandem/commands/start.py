@@ -69,9 +69,7 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
         wrong = trouble(clients, client(environment, "budgets", shared), environment, limits, plan.now)
         return _start(chosen, options, replace(plan, trouble=wrong), (clients, limits), who)
     except StopError as fault:
-        if "NoSuchBucket" in fault.what:
-            return fleet.failed(fleet.undeployed(environment), chosen)
-        return fleet.failed(fault, chosen)
+        return fleet.failed(fleet.told(fault, environment), chosen)
     except OpsError as fault:
         return fleet.failed(fault, chosen)
 

@@ -55,8 +55,7 @@ def stop(chosen: Selection, options: argparse.Namespace) -> Exit:
             return _clear(chosen, clients, limits, who)
         return _stop(chosen, environment, (clients, limits), who, options)
     except StopError as fault:
-        missing = "NoSuchBucket" in fault.what
-        return fleet.failed(fleet.undeployed(environment) if missing else fault, chosen)
+        return fleet.failed(fleet.told(fault, environment), chosen)
     except OpsError as fault:
         return fleet.failed(fault, chosen)
 
