@@ -73,9 +73,8 @@ def require_parked(account: Account, now: datetime, *, leaving: bool = False) ->
             where=account.name, change=end,
         )  # fmt: skip
     unread = [f"{source}: {why}" for source, why in seen.unknown.items() if source in LEASE]
-    if (
-        seen.fence is None or not seen.fence.closed or seen.fence.fault
-    ):  # behind a fence no lease counts, whatever it says
+    fenced = seen.fence is not None and seen.fence.closed and not seen.fence.fault
+    if not fenced:  # behind a fence no lease counts, whatever it says
         unread += [fault for fault in seen.faults if fault.startswith("s3://")]
     if unread and has_bucket(account):
         raise OpsError(
