@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Literal, Self
 
@@ -34,11 +34,18 @@ RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a sch
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError, *UNREADABLE)  # all that a call raises for the world
 FENCE_FIELDS = (
-    "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at",
+    "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at", "suspended",
 )  # fmt: skip
+LEASE_FIELDS = (
+    "run", "who", "experiment", "nodes", "node_label", "former_label", "created", "deadline", "beats", "schedule",
+    "unarmed", "ending",
+)  # fmt: skip
+MOST_PASSES = 10_000_000  # of the reaper on one fence; a larger number is no number of ours
+MOST_NODES = 10_000
 _ABSENT = {"NoSuchKey", "404"}
 _CAME_FIRST = {"PreconditionFailed", "412", "ConditionalRequestConflict", "409"}
 _NUMBERS = {"max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"}
+_COUNTS = {"nodes"}
 
 State = Literal["stopping", "terminating", "stopped", "lifted"]
 
@@ -79,13 +86,16 @@ class Guarded:
         environment: its name; the value of its resources' OWNER_TAG.
         bucket: of stop.json, leases and heartbeats.
         prefix: before the keys of these, where several environments may have one bucket; empty, or with its slash.
+        former_prefix: where releases before this one kept them; a stop obeys and ends what still lies there. Empty
+            where the prefix never changed.
         topic_arn: where people are told; None tells nobody. Never the topic that starts the stop function.
-        namespace: of the metrics in CloudWatch.
+        namespace: of the guard's own metrics in CloudWatch; nobody but the guard may publish there.
+        nodes: capacity.nodes; a lease that names no number of nodes is for so many.
         max_hours: most hours that an instance may live and a lease may last.
-        idle_minutes: minutes without a heartbeat, or without a lease, before a stop.
+        idle_minutes: minutes without a heartbeat before a stop.
         grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
         usd_per_hour: of one instance.
-        capacity_kind: capacity-block, reservation, spot or on-demand.
+        capacity_kind: capacity-block, reservation, spot or on-demand, as declared. The node group's tag comes before it.
         block_starts, block_ends: of the Capacity Block as declared; None: not said, or another kind. What the node
             group's tags say comes before it.
         schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops; only a start needs them.
@@ -99,6 +109,7 @@ class Guarded:
     bucket: str
     topic_arn: str | None = None
     namespace: str
+    nodes: int
     max_hours: float
     idle_minutes: float
     grace_minutes: float = 10
@@ -111,6 +122,7 @@ class Guarded:
     scheduler_role_arn: str = ""
     dead_letter_arn: str = ""
     prefix: str = ""
+    former_prefix: str = ""
 
     @classmethod
     def from_variables(cls, variables: Mapping[str, str]) -> Self:
@@ -146,7 +158,7 @@ class Guarded:
 
     @property
     def idle(self) -> timedelta:
-        """How long a fleet may live without a heartbeat, or without a lease."""
+        """How long a fleet may live without a heartbeat."""
         return timedelta(minutes=self.idle_minutes)
 
     def url(self, key: str) -> str:
@@ -164,6 +176,7 @@ class Clients:
     sns: Any
     cloudwatch: Any
     scheduler: Any
+    autoscaling: Any
 
     @classmethod
     def of(cls, region: str, session: Any = None) -> Self:
@@ -186,6 +199,8 @@ class Fence:
         terminated: ids that were terminated by id.
         told: the change that people were last told of.
         told_at: when.
+        suspended: Auto Scaling groups in which this stop suspended the launch of instances; a start resumes them.
+        prefix: of the object's key; another than the environment's own where an older release wrote it.
         etag: of the object that was read; empty for one that was not.
         fault: why the object could not be understood; it is a fence all the same.
     """
@@ -201,6 +216,8 @@ class Fence:
     terminated: tuple[str, ...] = ()
     told: str = ""
     told_at: datetime | None = None
+    suspended: tuple[str, ...] = ()
+    prefix: str = ""
     etag: str = ""
     fault: str = ""
 
@@ -216,11 +233,16 @@ class Lease:
 
     Args:
         who: raised it: a person's ARN, or the runner.
+        nodes: at most so many; an older release wrote none, then capacity.nodes.
         node_label: labels that its nodes carry.
+        former_label: labels that its nodes carried before the latest relabel.
         deadline: the one-shot stop fires then.
         beats: whether its run writes heartbeats; by hand nothing does, and the deadline alone ends it.
         schedule: name of the one-shot stop.
-        etag: of the pointer.
+        unarmed: paths that were not armed when it was raised, and that its operator accepted.
+        ending: since when its normal end is under way; None: it is not.
+        prefix: of the object's key; another than the environment's own where an older release wrote it.
+        etag: of the lease's own object; empty for one that was not read.
     """
 
     run: str
@@ -231,6 +253,11 @@ class Lease:
     deadline: datetime
     beats: bool
     schedule: str
+    nodes: int
+    former_label: Mapping[str, str] = field(default_factory=dict)
+    unarmed: tuple[str, ...] = ()
+    ending: datetime | None = None
+    prefix: str = ""
     etag: str = ""
 
 
@@ -318,11 +345,11 @@ def read_fence(clients: Clients, guarded: Guarded) -> Fence | None:
         return Fence(
             state=_state(said["state"]), who=sentence(said["who"]), why=sentence(said["why"]),
             run=_text_or_none(said["run"]),
-            at=moment(said["at"]), passes=int(said.get("passes", 0)),
+            at=moment(said["at"]), passes=_count(said.get("passes", 0), MOST_PASSES),
             last_look=moment(said["last_look"]) if said.get("last_look") else None,
             instances=_texts(said.get("instances", [])), terminated=_texts(said.get("terminated", [])),
-            told=str(said.get("told", "")), told_at=moment(said["told_at"]) if said.get("told_at") else None,
-            etag=found.etag,
+            told=short(said.get("told", "")), told_at=moment(said["told_at"]) if said.get("told_at") else None,
+            suspended=_texts(said.get("suspended", [])), etag=found.etag,
         )  # fmt: skip
     except UNREADABLE as error:
         fault = f"{guarded.url(FENCE_KEY)}: not understood ({short(error)}), so it counts as a fence"
@@ -365,11 +392,13 @@ def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Le
         said = json.loads(found.body)
         if said["run"] != pointer.run or not isinstance(said["beats"], bool):
             raise ValueError("another run's" if said["run"] != pointer.run else "beats")
-        labels = {str(name): str(value) for name, value in said["node_label"].items()}
+        labels = _label(said["node_label"])
         return Lease(
             run=pointer.run, who=sentence(said["who"]), experiment=_text_or_none(said["experiment"]), node_label=labels,
             created=moment(said["created"]), deadline=moment(said["deadline"]), beats=said["beats"],
-            schedule=str(said["schedule"]), etag=pointer.etag,
+            schedule=str(said["schedule"]), nodes=_count(said.get("nodes", guarded.nodes), MOST_NODES),
+            former_label=_label(said.get("former_label", {})), unarmed=_texts(said.get("unarmed", [])),
+            ending=moment(said["ending"]) if said.get("ending") else None, etag=found.etag,
         ), ""  # fmt: skip
     except UNREADABLE as error:
         return None, f"{guarded.url(key)}: not understood ({short(error)}), so it counts as no lease"
@@ -432,7 +461,17 @@ def _text_or_none(said: Any) -> str | None:
 def _texts(said: Any) -> tuple[str, ...]:
     if not isinstance(said, list):
         raise TypeError(f"{said!r} is no list")
-    return tuple(str(one) for one in said)
+    return tuple(short(text) for text in said)
+
+
+def _label(said: Any) -> dict[str, str]:
+    return {sentence(name): sentence(value) for name, value in said.items()}
+
+
+def _count(said: Any, most: int) -> int:
+    if isinstance(said, bool) or not isinstance(said, int) or not 0 <= said <= most:
+        raise ValueError(f"no whole number from 0 to {most}")
+    return said
 
 
 def _json(value: Any) -> Any:
@@ -454,7 +493,7 @@ def _variable(name: str, text: str) -> Any:
     try:
         if name.startswith("block_"):
             return moment(text)
-        return float(text) if name in _NUMBERS else text
+        return int(text) if name in _COUNTS else float(text) if name in _NUMBERS else text
     except ValueError:
         raise RefusedError(f"{text!r} cannot be read", where=VARIABLES + name.upper(),
                            change="deploy the Guard stack again") from None  # fmt: skip

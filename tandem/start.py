@@ -18,6 +18,7 @@ from botocore.exceptions import ClientError
 
 from tandem.stop import (
     BLOCK_MARGIN,
+    LEASE_FIELDS,
     OWNER_TAG,
     POINTER_KEY,
     RAISED,
@@ -48,7 +49,6 @@ TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
 RETRY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
 LATE = "the reaper fences it within minutes; then tandem stop --clear, and start again"
-_LEASE_FIELDS = ("run", "who", "experiment", "node_label", "created", "deadline", "beats", "schedule")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
     deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
     wanted = Lease(
         run=run, who=who, experiment=experiment, node_label=dict(label), created=now, deadline=deadline, beats=beats,
-        schedule=f"stop-{run}",
+        schedule=f"stop-{run}", nodes=nodes,
     )  # fmt: skip
     start = _Start(clients, guarded, _Asked(lease=wanted, nodes=nodes, now=now))
     start.require_allowed()
@@ -265,7 +265,7 @@ class _Start:
         with _foreseen("writing the lease", url, f"{self._again()}; nothing was raised"):
             if self.seen.lease is not None:
                 return
-            if write(self.clients, self.guarded, key, said_of(self.lease, *_LEASE_FIELDS), etag="") is None:
+            if write(self.clients, self.guarded, key, said_of(self.lease, *LEASE_FIELDS), etag="") is None:
                 self._adopt(url)
             said = {"run": self.lease.run}
             etag = write(self.clients, self.guarded, POINTER_KEY, said, etag=self.pointer.etag)

@@ -20,6 +20,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from tandem.fence import (
     FENCE_FIELDS,
     FENCE_KEY,
+    LEASE_FIELDS,
     POINTER_KEY,
     RAISED,
     RUN,
@@ -55,12 +56,15 @@ __all__ = [
     "BLOCK_ENDS_TAG",
     "BLOCK_MARGIN",
     "BLOCK_STARTS_TAG",
+    "CAPACITY_KIND_TAG",
     "CLUSTER_TAG",
+    "EXCESS_NODES",
     "FENCE_KEY",
     "FLEET_USD",
     "FUTURE",
     "IDLE_BLOCK_MINUTES",
     "INSTANCES_ALIVE",
+    "LEASE_FIELDS",
     "NODE_GROUP_TAG",
     "OLDEST_INSTANCE_HOURS",
     "OWNER_TAG",
@@ -109,6 +113,7 @@ __all__ = [
 OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
 # on the node group: a renewed block is a deploy of the Fleet stack alone, and the guard hears of it all the same
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
+CAPACITY_KIND_TAG = "tandem:capacity-kind"  # likewise: Fleet may be deployed with another kind than Guard knows
 CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
 
 PASS_MINUTES = 5  # between two passes of the reaper
@@ -130,12 +135,14 @@ OLDEST_INSTANCE_HOURS = "oldest_instance_hours"
 IDLE_BLOCK_MINUTES = "idle_block_minutes"
 STOP_FAILURES = "stop_failures"
 FLEET_USD = "fleet_usd"
+EXCESS_NODES = "excess_nodes"
 UNITS = {
     INSTANCES_ALIVE: "Count",
     OLDEST_INSTANCE_HOURS: "None",
     IDLE_BLOCK_MINUTES: "None",
     STOP_FAILURES: "Count",
     FLEET_USD: "None",
+    EXCESS_NODES: "Count",
 }
 """What a pass publishes, without dimensions, in CloudWatch's words for its unit."""
 

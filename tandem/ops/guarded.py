@@ -21,7 +21,8 @@ def guarded(environment: Environment) -> Guarded:
         node_group=names.node_group(environment),
         bucket=names.bucket(environment),
         topic_arn=f"arn:{partition}:sns:{here}:{names.topic(environment)}",
-        namespace=names.bench_namespace(environment),
+        namespace=names.guard_namespace(environment),
+        nodes=capacity.nodes,
         max_hours=guard.max_hours,
         idle_minutes=guard.idle_minutes,
         usd_per_hour=capacity.usd_per_hour,
@@ -33,14 +34,23 @@ def guarded(environment: Environment) -> Guarded:
         scheduler_role_arn=f"arn:{partition}:iam::{environment.account}:role/{names.scheduler_role(environment)}",
         dead_letter_arn=f"arn:{partition}:sqs:{here}:{names.dead_letter_queue(environment)}",
         prefix=prefix_of(environment),
+        former_prefix=former_prefix_of(environment),
     )
 
 
 def prefix_of(environment: Environment) -> str:
     """Return what stands before the keys of fence and leases: a bucket that is not our own may be another's too.
 
-    Under one key a stop of one environment would stop the other, and the lease of one keep what the other forgot.
+    Under one key a stop of one environment would stop the other, and the lease of one keep what the other forgot. Two
+    accounts, or two regions, may each have an environment of the same name.
     """
+    if not environment.artifacts.existing_bucket:
+        return ""
+    return f"guard/{environment.account}/{environment.region}/{environment.name}/"
+
+
+def former_prefix_of(environment: Environment) -> str:
+    """Return where releases up to 0.1 kept fence and leases in a bucket that is not our own; empty where none did."""
     return f"guard/{environment.name}/" if environment.artifacts.existing_bucket else ""
 
 

@@ -85,6 +85,11 @@ def topic(environment: Environment) -> str:
     return f"tandem-{environment.name}-alarms"
 
 
+def guard_namespace(environment: Environment) -> str:
+    """Return the CloudWatch namespace in which the guard alone publishes, so that nobody else can feign its life."""
+    return f"Tandem/Guard/{environment.name}"
+
+
 def bench_namespace(environment: Environment) -> str:
     """Return the CloudWatch namespace of all that the environment's own programs measure."""
     return f"Tandem/{environment.name}"

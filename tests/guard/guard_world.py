@@ -27,7 +27,7 @@ from tandem.stop import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG, Clients, Guarded
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
 GUARDED = Guarded(
     environment="home", account="111122223333", region="us-east-2", cluster="tandem-home", node_group="home-trn2",
-    bucket="tandem-home-111122223333", topic_arn="arn:aws:sns:us-east-2:111122223333:people", namespace="Tandem/home",
+    bucket="tandem-home-111122223333", topic_arn="arn:aws:sns:us-east-2:111122223333:people", namespace="Tandem/Guard/home", nodes=2,
     max_hours=8, idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand", schedule_group="tandem-home",
     scheduler_role_arn="arn:aws:iam::111122223333:role/stop", dead_letter_arn="arn:aws:sqs:us-east-2:111122223333:dead",
 )  # fmt: skip
@@ -120,6 +120,7 @@ class World:
                 create_schedule=self._create, get_schedule=self._schedule, list_schedules=self._schedules,
                 delete_schedule=self._delete,
             ),
+            autoscaling=SimpleNamespace(),
         )  # fmt: skip
 
     def _call(self, operation: str, effect: Callable[[], Any]) -> Any:

@@ -89,7 +89,7 @@ def _quiet(account: Account) -> stop.Seen:
     environment, limits = account.environment, guarded(account.environment)
     clients = {service: account.client(service) for service in ("s3", "eks", "ec2")}
     seen = stop.look(
-        stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None), limits, _now()
+        stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None), limits, _now()
     )  # fmt: skip
     for source, why in seen.unknown.items():
         raise OpsError(f"{source} unknown ({why}), so nothing is fired", where=environment.name,
@@ -156,7 +156,7 @@ class _Proof:
         """Create the schedule; return why Scheduler does not take it."""
         lease = stop.Lease(
             run=CHECK, who="tandem doctor", experiment=None, node_label={}, created=self.at, deadline=self.at,
-            beats=False, schedule=self.name,
+            beats=False, schedule=self.name, nodes=0,
         )  # fmt: skip
         wanted = schedule(self.limits, lease)
         wanted["Target"] = {**wanted["Target"], "RetryPolicy": RETRY}
@@ -259,7 +259,7 @@ class _Proof:
 
     def _stopped_meanwhile(self) -> bool:
         clients = {service: self.account.client(service) for service in ("s3", "eks", "ec2")}
-        after = stop.look(stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None), self.limits, _now())
+        after = stop.look(stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None), self.limits, _now())
         one, other = (
             (seen.fence.state != "lifted", seen.fence.who, seen.fence.at) if seen.fence else None
             for seen in (self.before, after)
