@@ -35,45 +35,51 @@ class PlainServer:
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one request and close."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-            first = await reader.readexactly(1)
-            if first == TLS_HANDSHAKE:
-                writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-                writer.close()
-                return
-            head = (first + await reader.readuntil(b"\r\n\r\n")).decode()
-            path = head.split(" ")[1]
-            self.paths.append(path)
-            answer = self.answers.get(path, PlainAnswer(status="404 Not Found"))
-            lines = (f"HTTP/1.1 {answer.status}", "Connection: close", *answer.headers)
-            writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
-            for piece in answer.pieces:
-                writer.write(piece)
-                await writer.drain()
-                self.sent_bytes += len(piece)
-        writer.close()
+        try:
+            await self._answer(reader, writer)
+        except (ConnectionError, asyncio.IncompleteReadError):  # the client went away
+            writer.transport.abort()
+        finally:
+            writer.close()
+            with contextlib.suppress(ConnectionError, ssl.SSLError):
+                await writer.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        first = await reader.readexactly(1)
+        if first == TLS_HANDSHAKE:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            return
+        head = (first + await reader.readuntil(b"\r\n\r\n")).decode()
+        path = head.split(" ")[1]
+        self.paths.append(path)
+        answer = self.answers.get(path, PlainAnswer(status="404 Not Found"))
+        lines = (f"HTTP/1.1 {answer.status}", "Connection: close", *answer.headers)
+        writer.write("".join(f"{line}\r\n" for line in (*lines, "")).encode())
+        for piece in answer.pieces:
+            writer.write(piece)
+            await writer.drain()
+            self.sent_bytes += len(piece)
 
 
 @contextlib.contextmanager
 def plain_server(answers: Mapping[str, PlainAnswer], tls: ssl.SSLContext | None = None) -> Iterator[PlainServer]:
     """Run a server beside the test."""
-    server, ready = PlainServer(answers, tls), threading.Event()
-    loop = asyncio.new_event_loop()
+    server, ready, stop = PlainServer(answers, tls), threading.Event(), asyncio.Event()
+    loops: list[asyncio.AbstractEventLoop] = []
 
     async def listen() -> None:
-        listening = await asyncio.start_server(server.answer, "127.0.0.1", 0, ssl=tls)
-        port = listening.sockets[0].getsockname()[1]
-        server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
-        ready.set()
-        with contextlib.suppress(asyncio.CancelledError):
-            await listening.serve_forever()
+        loops.append(asyncio.get_running_loop())
+        async with await asyncio.start_server(server.answer, "127.0.0.1", 0, ssl=tls) as listening:
+            port = listening.sockets[0].getsockname()[1]
+            server.url = f"{'https' if tls else 'http'}://127.0.0.1:{port}"
+            ready.set()
+            await stop.wait()
 
-    task = loop.create_task(listen())
-    thread = threading.Thread(target=lambda: loop.run_until_complete(task))
+    thread = threading.Thread(target=lambda: asyncio.run(listen()))
     thread.start()
     try:
-        ready.wait(10)
+        assert ready.wait(10)
         yield server
     finally:
-        loop.call_soon_threadsafe(task.cancel)
+        loops[0].call_soon_threadsafe(stop.set)
         thread.join(10)
