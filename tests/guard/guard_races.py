@@ -128,15 +128,21 @@ class Race:
             after = (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
             if before and after and (after[0] > before[0] or after[1] != before[1]):
                 self.raised_at, self.wrong_since = self.world.now, None
-                if self.wrong():
-                    self.seen["raised in the gap"] += 1
-                    if self.current and self.current.is_awake(OWN_READS):
-                        self.faults.append(f"raised wide awake: {self.wrong()}")
+                self.check_raised(relabelled=after[0] <= before[0])
             if before and after and after[0] < before[0]:
                 self.check_taken_back()
             return answer
 
         self.world._update = watched  # type: ignore[method-assign]
+
+    def check_raised(self, *, relabelled: bool) -> None:
+        """Nobody who is awake raises or relabels a fleet that is not its own; a relabel is not to blame for a size."""
+        why = self.wrong()
+        if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
+            return
+        self.seen["raised in the gap"] += 1
+        if self.current and self.current.is_awake(OWN_READS):
+            self.faults.append(f"raised wide awake: {why}")
 
     def check_taken_back(self) -> None:
         """A start takes back no fleet but its own."""
@@ -280,7 +286,7 @@ class Race:
         run = (self.world.read(POINTER_KEY) or {}).get("run")
         process = Process(lambda: None, run=run)
 
-        def rest(pause: timedelta) -> None:
+        def rest(_pause: timedelta) -> None:
             self.frozen.append(process)
             self.driver.release()
             process.turn.acquire()
@@ -437,8 +443,14 @@ def run_race(chance: random.Random) -> tuple[list[str], Counter[str]]:
     return race.faults, race.seen
 
 
-def run_races(seed: str, number: int) -> tuple[dict[int, list[str]], Counter[str]]:
-    """Live so many histories; what was wrong, by number, and how often what happened in all."""
+def run_races(seed: str, number: int, *, until_wrong: bool = False) -> tuple[dict[int, list[str]], Counter[str]]:
+    """Live so many histories; what was wrong, by number, and how often what happened in all.
+
+    Args:
+        seed: gives the same histories again.
+        number: of histories.
+        until_wrong: ends at the first in which something is wrong.
+    """
     wrong: dict[int, list[str]] = {}
     seen: Counter[str] = Counter()
     for index in range(number):
@@ -446,4 +458,6 @@ def run_races(seed: str, number: int) -> tuple[dict[int, list[str]], Counter[str
         seen += happened
         if faults:
             wrong[index] = faults
+        if wrong and until_wrong:
+            break
     return wrong, seen

@@ -218,11 +218,12 @@ class World:
         return self._call("eks.describe_nodegroup", effect)
 
     def _update(
-        self, *, clusterName: str, nodegroupName: str, scalingConfig: dict[str, int], labels: Any = None
+        self, *, clusterName: str, nodegroupName: str, scalingConfig: dict[str, int] | None = None, labels: Any = None
     ) -> Any:
         def effect() -> Any:
             group = self._mine(clusterName, nodegroupName, "UpdateNodegroupConfig")
-            self.size(scalingConfig)
+            if scalingConfig:
+                self.size(scalingConfig)
             for name in (labels or {}).get("removeLabels", []):
                 group["labels"].pop(name, None)
             group["labels"].update((labels or {}).get("addOrUpdateLabels", {}))

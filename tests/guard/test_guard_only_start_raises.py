@@ -36,7 +36,9 @@ def test_a_relabel_knows_no_size():
 
 
 def test_the_third_lever_knows_no_size_but_0():
-    assert set(re.findall(r"(?:MinSize|DesiredCapacity)=(\w+)", (ROOT / "tandem/guard/scaling.py").read_text())) == {"0"}
+    source = (ROOT / "tandem/guard/scaling.py").read_text()
+
+    assert set(re.findall(r"(?:MinSize|DesiredCapacity)=(\w+)", source)) == {"0"}
 
 
 def test_a_stop_knows_no_size_but_0():

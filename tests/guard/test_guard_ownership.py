@@ -12,7 +12,7 @@ from tandem.stop import FENCE_KEY, POINTER_KEY, RefusedError, WorldError, lease_
 
 
 @pytest.fixture
-def usurp(world, halt, lift, start, passes):
+def usurp(halt, lift, start, passes):
     """Run b takes the fleet from run a: a stop, a release and a start between two calls."""
 
     def act():
@@ -68,7 +68,7 @@ def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, opera
 @pytest.mark.parametrize("operation", SLEEPS[:2])
 def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, operation):
     sleep_before(world, operation, usurp)
-    with pytest.raises((RefusedError, WorldError), match="run b has the fleet now|arming the one-shot stop failed"):
+    with pytest.raises((RefusedError, WorldError), match=r"run b has the fleet now|arming the one-shot stop failed"):
         start("a", hours=8, nodes=2)
 
     assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
@@ -167,7 +167,7 @@ def test_a_release_deletes_the_stop_of_the_lease_that_it_ends(world, start, halt
     assert world.schedules == {}
 
 
-def test_a_lease_that_a_release_ended_is_not_taken_up_again(world, start, halt, lift, passes):
+def test_a_lease_that_a_release_ended_is_not_taken_up_again(start, halt, lift, passes):
     start("a", hours=8)
     halt()
     passes(10)

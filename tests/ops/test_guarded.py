@@ -47,9 +47,25 @@ def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
 
     assert one.bucket == other.bucket
     assert (one.url(FENCE_KEY), one.url(POINTER_KEY)) == (
-        "s3://shared/guard/one/stop.json", "s3://shared/guard/one/lease.json",
+        "s3://shared/guard/111122223333/us-east-2/one/stop.json",
+        "s3://shared/guard/111122223333/us-east-2/one/lease.json",
     )  # fmt: skip
     assert one.url(FENCE_KEY) != other.url(FENCE_KEY)
+
+
+@pytest.mark.parametrize("elsewhere", [{"account": "444455556666"}, {"region": "eu-north-1"}])
+def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str, str]) -> None:
+    here = in_a_shared_bucket("one")
+
+    assert guarded(here).prefix != guarded(here.model_copy(update=elsewhere)).prefix
+
+
+def test_a_shared_bucket_has_a_former_place_to_look_at() -> None:
+    assert guarded(in_a_shared_bucket("one")).former_prefix == "guard/one/"
+
+
+def test_a_bucket_of_its_own_has_no_former_place() -> None:
+    assert guarded(SPOT).former_prefix == ""
 
 
 def test_a_bucket_of_its_own_has_fence_and_lease_at_its_root() -> None:

@@ -1,0 +1,297 @@
+"""A lease is for so many nodes with such labels; what an older release wrote is read, and ended where it stands."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from guard_world import GUARDED, START
+
+from tandem.stop import (
+    CAPACITY_KIND_TAG,
+    EXCESS_NODES,
+    FENCE_KEY,
+    POINTER_KEY,
+    RefusedError,
+    lease_key,
+    look,
+    reap,
+    release,
+    stop,
+)
+
+WRITTEN = json.loads((Path(__file__).parent / "objects_299892d.json").read_text())
+FORMER = replace(GUARDED, prefix="guard/111122223333/us-east-2/home/", former_prefix="guard/home/")
+FAST = {"raise.tandem/fast": "first"}
+
+
+def why(world, limits=GUARDED):
+    return "; ".join(reap(world.clients, limits, world.now).due.why)
+
+
+def resize(world, desired):
+    world.size({"minSize": 0, "desiredSize": desired})
+
+
+@pytest.fixture
+def older(world):
+    """A fleet of two under a lease that commit 299892d wrote."""
+
+    def act(prefix=""):
+        for key in (POINTER_KEY, lease_key("r1")):
+            world.put(prefix + key, WRITTEN[key])
+        world.group["labels"] |= FAST
+        resize(world, 2)
+
+    return act
+
+
+# nodes
+
+
+def test_more_nodes_than_the_lease_says_are_a_stop(world, start):
+    start("r1", nodes=1, hours=8)
+    resize(world, 2)
+
+    assert "the node group wants 2 nodes and has 2, and the lease of run r1 is for 1" in why(world)
+
+
+def test_more_nodes_than_the_lease_says_are_counted(world, start):
+    start("r1", nodes=1, hours=8)
+    world.group["scalingConfig"]["maxSize"] = 64
+    resize(world, 64)
+
+    assert reap(world.clients, GUARDED, world.now).metrics[EXCESS_NODES] == 63
+
+
+def test_a_fleet_within_its_lease_has_no_excess(world, start):
+    start("r1", nodes=2, hours=8)
+
+    assert reap(world.clients, GUARDED, world.now).metrics[EXCESS_NODES] == 0
+
+
+def test_a_replacement_beside_its_node_is_no_excess_at_once(world, start):
+    """A spot node's successor comes before it goes."""
+    start("r1", nodes=1, hours=8)
+    world.keeps = True
+    resize(world, 2)
+    resize(world, 1)
+    world.advance(19)
+
+    assert why(world) == ""
+
+
+def test_a_node_too_many_that_stays_is_a_stop(world, start):
+    start("r1", nodes=1, hours=8)
+    world.keeps = True
+    resize(world, 2)
+    resize(world, 1)
+    world.advance(20)
+
+    assert "the lease of run r1 is for 1" in why(world)
+
+
+def test_other_labels_than_the_leases_are_a_stop(world, start):
+    start("r1", hours=8)
+    world.group["labels"]["raise.tandem/slow"] = "second"
+
+    assert "the nodes carry raise.tandem/fast, raise.tandem/slow, which is not what the lease of run r1 says" in why(
+        world
+    )
+
+
+def test_labels_that_are_not_ours_are_nobodys_business(world, start):
+    start("r1", hours=8)
+    world.group["labels"]["team"] = "blue"
+
+    assert why(world) == ""
+
+
+def test_labels_are_left_alone_while_eks_is_at_work(world, start):
+    start("r1", hours=8)
+    world.group["labels"].clear()
+    world.group["status"] = "UPDATING"
+
+    assert why(world) == ""
+
+
+def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
+    """It read that there was no lease, and then saw the instances of a start that had written one."""
+
+    def between(operation):
+        if operation == "eks.describe_nodegroup":
+            world.between = None
+            start("r1", hours=8)
+
+    world.between = between
+    assert why(world) == ""
+
+
+# older releases
+
+
+def test_a_lease_of_an_older_release_counts_as_capacity_nodes(world, older):
+    older()
+
+    assert look(world.clients, GUARDED, world.now).lease.nodes == GUARDED.nodes
+
+
+def test_a_fleet_under_a_lease_of_an_older_release_goes_on(world, older):
+    older()
+    world.advance(30)
+
+    assert why(world) == ""
+
+
+def test_a_stop_ends_a_lease_of_an_older_release(world, older, halt, passes):
+    older()
+    halt()
+    passes(10)
+
+    assert (world.read(FENCE_KEY)["run"], world.alive) == ("r1", [])
+
+
+def test_a_fence_of_an_older_release_is_a_fence(world, start):
+    world.put(FENCE_KEY, WRITTEN[FENCE_KEY])
+
+    with pytest.raises(RefusedError, match="fenced by arn:aws:sts::111122223333:assumed-role/ops/anna"):
+        start("r2")
+
+
+def test_a_fence_of_an_older_release_is_released(world, lift):
+    world.put(FENCE_KEY, WRITTEN[FENCE_KEY])
+    lift()
+
+    assert world.read(FENCE_KEY)["state"] == "lifted"
+
+
+# an existing bucket
+
+
+def test_an_object_at_the_old_prefix_is_named(world, older):
+    older("guard/home/")
+
+    assert look(world.clients, FORMER, world.now).faults[0] == (
+        "s3://tandem-home-111122223333/guard/home/runs/r1/lease.json: "
+        "an older release of Tandem wrote this lease; it counts until it ends"
+    )
+
+
+def test_a_lease_at_the_old_prefix_counts(world, older):
+    older("guard/home/")
+
+    assert why(world, FORMER) == ""
+
+
+def test_a_lease_at_the_old_prefix_ends_at_its_deadline(world, older):
+    older("guard/home/")
+    world.fires = False
+    world.advance(120)
+
+    assert "the lease of run r1 ended at 2026-11-21T10:00:00Z" in why(world, FORMER)
+
+
+def test_a_start_beside_a_lease_at_the_old_prefix_is_refused(older, start):
+    older("guard/home/")
+
+    with pytest.raises(RefusedError, match=r"guard/home/runs/r1/lease\.json: run r1 of arn"):
+        start("r2", guarded=FORMER)
+
+
+def test_a_stop_and_its_release_end_a_lease_at_the_old_prefix(world, older):
+    older("guard/home/")
+    stop(world.clients, FORMER, who="anna", why="enough", run=None, now=world.now)
+    world.advance(5)
+    release(world.clients, FORMER, who="anna", now=world.now)
+
+    assert [world.read(prefix + POINTER_KEY)["run"] for prefix in (FORMER.prefix, FORMER.former_prefix)] == [None, None]
+
+
+def test_a_fence_at_the_old_prefix_is_obeyed(world, start):
+    world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
+
+    with pytest.raises(RefusedError, match=r"guard/home/stop\.json: fenced by"):
+        start("r2", guarded=FORMER)
+
+
+def test_a_fence_at_the_old_prefix_is_released_where_it_stands(world):
+    world.put("guard/home/" + FENCE_KEY, WRITTEN[FENCE_KEY])
+    release(world.clients, FORMER, who="anna", now=world.now)
+
+    assert world.read("guard/home/" + FENCE_KEY)["state"] == "lifted"
+
+
+# hostile objects
+
+
+@pytest.mark.parametrize("field", ["passes", "nodes"])
+@pytest.mark.parametrize("value", [10**4290, -1, 1.5, True, "7"], ids=["4,291 digits", "below 0", "1.5", "true", "7"])
+def test_a_number_that_is_none_is_not_understood(world, field, value):
+    key, kind = (FENCE_KEY, "fence") if field == "passes" else (lease_key("r1"), "lease")
+    world.put(POINTER_KEY, WRITTEN[POINTER_KEY])
+    world.put(key, WRITTEN[key] | {field: value})
+    seen = look(world.clients, GUARDED, world.now)
+
+    assert f"so it counts as {'a fence' if kind == 'fence' else 'no lease'}" in seen.faults[0]
+
+
+def test_a_fence_with_a_number_of_4300_digits_can_be_written_over(world, halt):
+    world.objects[FENCE_KEY] = (json.dumps(WRITTEN[FENCE_KEY]).replace('"passes": 2', '"passes": ' + "9" * 4300)
+                                .encode(), '"0"', world.now)  # fmt: skip
+
+    assert halt("again").failed == ()
+
+
+# what S3 cannot say
+
+
+def test_replacements_do_not_make_a_fleet_young_while_s3_is_lost(world, start):
+    """Spot nodes come and go, the lease cannot be read, and the one-shot stop is lost too."""
+    world.fires = False
+    start("r1", hours=8)
+    world.down = {"s3"}
+    reasons = []
+    for _ in range(8 * 12 + 2):
+        world.advance(5)
+        if world.now.minute == 0:
+            world._end(world.alive[0])
+            world._reconcile()
+        reasons += reap(world.clients, GUARDED, world.now).due.why
+
+    assert reasons[0] == "instances have lived for 8 hours, one after another, and the lease cannot be read"
+
+
+def test_people_hear_that_the_guard_is_blind(world, start):
+    start("r1", hours=8)
+    world.down = {"s3"}
+    reap(world.clients, GUARDED, world.now)
+
+    assert world.told[0]["subject"] == "Tandem home: fleet not seen whole: part of AWS does not answer the guard"
+
+
+def test_people_hear_of_a_blind_guard_once_an_hour(world, start):
+    start("r1", hours=8)
+    world.down = {"s3"}
+    for _ in range(12):
+        reap(world.clients, GUARDED, world.now)
+        world.advance(5)
+
+    assert len(world.told) == 1
+
+
+# capacity kind
+
+
+def test_the_kind_on_the_node_group_comes_before_the_declared_one(world):
+    world.group["tags"][CAPACITY_KIND_TAG] = "spot"
+
+    assert look(world.clients, replace(GUARDED, capacity_kind="capacity-block"), world.now).capacity_kind == "spot"
+
+
+def test_a_deadline_is_read_from_an_older_lease(world, older):
+    older()
+
+    assert look(world.clients, GUARDED, world.now).lease.deadline == START + timedelta(hours=2)

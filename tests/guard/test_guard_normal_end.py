@@ -1,0 +1,184 @@
+"""A normal end leaves no fence, no instance, no schedule and no lease; the next start needs no release."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from guard_world import GUARDED, Crash
+
+from tandem.guard.normal_end import EMPTY_LOOKS, end_lease
+from tandem.stop import FENCE_KEY, POINTER_KEY, RefusedError, WorldError, lease_key, reap
+
+
+@pytest.fixture
+def end(world):
+    """End a lease as an operator does, with the reaper at work; every pause passes in the world."""
+
+    def act(run=None, *, reaper=True, say=lambda _: None):
+        def rest(pause: timedelta) -> None:
+            before = world.now
+            world.advance(pause.total_seconds() / 60)
+            if reaper and before.minute // 5 != world.now.minute // 5:
+                reap(world.clients, GUARDED, world.now)
+
+        return end_lease(world.clients, GUARDED, run=run, clock=lambda: world.now, rest=rest, say=say)
+
+    return act
+
+
+def test_an_end_leaves_nothing(world, start, end):
+    start("r1", nodes=2)
+    world.advance(20)
+    end()
+
+    assert (world.alive, world.schedules, world.read(POINTER_KEY)["run"], world.read(FENCE_KEY)) == ([], {}, None, None)
+
+
+def test_the_next_start_needs_no_release(start, end):
+    start("r1")
+    end()
+
+    assert start("r2").lease.run == "r2"
+
+
+def test_the_reaper_does_not_fence_after_an_end(world, start, end, passes):
+    start("r1")
+    end()
+    passes(120)
+
+    assert world.read(FENCE_KEY) is None
+
+
+def test_an_end_says_what_it_did(start, end):
+    start("r1")
+
+    assert end().done == (
+        "run r1 ends", "node group home-trn2 of cluster tandem-home set to 0", "EC2 lists no instance",
+        "run r1 has no lease any more; its one-shot stop stop-r1 is deleted",
+    )  # fmt: skip
+
+
+def test_the_lease_says_that_it_ends_before_the_fleet_is_sized(world, start, end):
+    start("r1")
+    states = []
+    world.between = lambda operation: states.append((operation, world.read(lease_key("r1"))["ending"]))
+    end()
+
+    assert [ending for operation, ending in states if operation == "eks.update_nodegroup_config"] != [None]
+
+
+def test_an_end_looks_twice_before_it_removes_the_stop(world, start, end):
+    start("r1")
+    world.size({"minSize": 0, "desiredSize": 0})
+    world.advance(10)
+    looks = []
+
+    def between(operation):
+        if operation == "ec2.describe_instances":
+            looks.append(len(world.schedules))
+
+    world.between = between
+    end(reaper=False)
+
+    assert looks[1:] == [1] * EMPTY_LOOKS  # the first look is for the lease
+
+
+def test_an_end_waits_while_ec2_cannot_be_asked(world, start, end):
+    start("r1")
+    world.down = {"ec2"}
+
+    with pytest.raises(WorldError, match="the fleet is not gone after 25 minutes: instances unknown"):
+        end(reaper=False)
+    assert "stop-r1" in world.schedules
+
+
+def test_an_end_of_another_run_is_refused(start, end):
+    start("r1")
+
+    with pytest.raises(RefusedError, match="run r1 of anna has the lease, not run r2"):
+        end("r2")
+
+
+def test_an_end_without_a_lease_is_refused(end):
+    with pytest.raises(RefusedError, match="there is no lease, so nothing to end"):
+        end()
+
+
+def test_an_end_behind_a_fence_is_refused(start, halt, end):
+    start("r1")
+    halt("enough")
+
+    with pytest.raises(RefusedError, match="anna fenced it: enough"):
+        end()
+
+
+def test_a_stop_during_an_end_has_the_last_word(world, start, halt, end):
+    start("r1")
+
+    def between(operation):
+        if operation == "eks.update_nodegroup_config":
+            world.between = None
+            halt("enough")
+
+    world.between = between
+    with pytest.raises(WorldError, match="the end was interrupted: anna fenced it: enough"):
+        end(reaper=False)
+    assert "stop-r1" in world.schedules
+
+
+@pytest.mark.parametrize("calls", range(1, 28))
+def test_an_end_that_dies_anywhere_is_finished_by_the_next(world, start, end, calls):
+    start("r1", hours=8)
+    world.dies_after = calls
+    with pytest.raises(Crash):
+        end(reaper=False)
+    world.dies_after = None
+    try:
+        end()
+    except RefusedError as refusal:
+        assert "there is no lease" in str(refusal)  # noqa: PT017 - it died behind its last write
+
+    assert (world.alive, world.schedules, world.read(FENCE_KEY)) == ([], {}, None)
+
+
+def test_the_reaper_leaves_an_ending_lease_alone_for_30_minutes(world, start, passes):
+    start("r1", hours=8)
+    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+    world.size({"minSize": 0, "desiredSize": 0})
+    before = passes(25).due.why
+
+    assert (before, passes(5).due.why) == ((), ("fenced by reap: run r1 has a lease and its fleet is at 0",))
+
+
+def test_the_reaper_ends_a_fleet_whose_end_died_before_it_was_sized(world, start, passes):
+    start("r1", hours=0.25)
+    world.fires = False
+    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+    passes(45)
+
+    assert world.alive == []
+
+
+def test_an_ending_lease_covers_no_node_too_many(world, start, passes):
+    start("r1", hours=8, nodes=1)
+    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+    world.size({"minSize": 0, "desiredSize": 2})
+
+    assert "is for 1" in passes(0).due.why[0]
+
+
+def test_an_end_that_lies_in_the_future_is_none(world, start, passes):
+    start("r1", hours=0.25)
+    world.fires = False
+    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": "2030-01-01T00:00:00Z"})
+
+    assert passes(15).due.why != ()
+
+
+def test_a_start_of_an_ending_lease_is_refused(world, start):
+    start("r1", hours=8)
+    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+
+    with pytest.raises(RefusedError, match="run r1 of anna ends since"):
+        start("r1", hours=8)

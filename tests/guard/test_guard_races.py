@@ -1,0 +1,87 @@
+"""Processes that freeze between any two calls leave no fleet that nobody may have, and no stop of another deleted.
+
+A part of the 50,000 histories that `make proof` runs, with a fixed seed.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+
+import pytest
+from guard_races import run_races
+
+SEED = "11"
+PARTS, HISTORIES = 4, 500
+PROOF_PARTS, PROOF_HISTORIES = 20, 2_500
+
+
+@pytest.fixture(scope="module")
+def proof_seed():
+    return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_whoever_freezes_leaves_no_fleet_that_nobody_may_have(part):
+    wrong, seen = run_races(f"{SEED} {part}", HISTORIES)
+
+    assert wrong == {}
+    assert min(seen[what] for what in ("raised in the gap", "ended", "usurped", "schedules deleted", "killed")) > 10
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("part", range(PROOF_PARTS))
+def test_histories_of_processes_that_freeze(part, proof_seed, record_property):
+    wrong, seen = run_races(f"{proof_seed} {part}", PROOF_HISTORIES)
+
+    print(f"seed {proof_seed}, part {part}: {dict(seen)}")  # noqa: T201 - the proof's figures
+    record_property("seen", dict(seen))
+    assert wrong == {}
+
+
+# the histories can tell
+
+
+def disturb(monkeypatch, name, value):
+    monkeypatch.setattr(name, value)
+    return run_races(SEED, 1_000, until_wrong=True)[0]
+
+
+def test_a_start_that_does_not_read_again_is_caught(monkeypatch):
+    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.find_loss", lambda _: "")
+
+
+def test_a_take_back_of_anothers_fleet_is_caught(monkeypatch):
+    assert disturb(monkeypatch, "tandem.guard.ownership.LeaseOwner.may_take_back", lambda _: True)
+
+
+def test_a_reaper_that_knows_no_unleased_fleet_is_caught(monkeypatch):
+    assert disturb(monkeypatch, "tandem.stop._unleased", lambda *_: iter(()))
+
+
+def test_a_reaper_that_reads_no_lease_is_caught(monkeypatch):
+    assert disturb(monkeypatch, "tandem.stop._misused", lambda *_: iter(()))
+
+
+def test_a_reaper_that_fences_an_ending_lease_is_caught(monkeypatch):
+    assert disturb(monkeypatch, "tandem.stop.Seen.ending", False)
+
+
+def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):
+    from tandem.guard.schedules import _delete_schedule, list_foreign_schedules  # noqa: PLC0415
+    from tandem.start import _Start  # noqa: PLC0415
+
+    arm = _Start.arm
+
+    def arm_alone(self):
+        arn = arm(self)
+        for schedule in list_foreign_schedules(self.clients, self.guarded, self.lease):
+            _delete_schedule(self.clients, self.guarded, schedule.name)
+        return arn
+
+    assert disturb(monkeypatch, "tandem.start._Start.arm", arm_alone)
+
+
+def test_a_seed_repeats_its_histories():
+    assert run_races("3", 30)[1] == run_races("3", 30)[1] != Counter()
