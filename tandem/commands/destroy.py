@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandem.commands.outcome import Exit, counted, print_json
 from tandem.commands.selection import Selection
+from tandem.shell_command import clean_text, quote_command
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
 from tandem.spec.load import load
@@ -106,7 +107,7 @@ def _destroy(environment: Environment, chosen: Selection, options: argparse.Name
 
 
 def _say(line: str) -> None:
-    print(f"{datetime.now(UTC):%H:%M:%S} {line}", file=sys.stderr, flush=True)
+    print(f"{datetime.now(UTC):%H:%M:%S} {clean_text(line)}", file=sys.stderr, flush=True)
 
 
 def _show(account: Account, seen: Survey, who: str) -> None:
@@ -119,7 +120,7 @@ def _show(account: Account, seen: Survey, who: str) -> None:
         lines.append(f"removed by you before, with the GitOps tool: {', '.join(objects(account.environment))}")
     lines += [f"stuck  {name}: its last deletion failed; it is tried again with what helps" for name in seen.stuck]
     for line in lines:
-        print(line, file=sys.stderr)
+        print(clean_text(line), file=sys.stderr)
     sys.stderr.flush()
 
 
@@ -153,7 +154,8 @@ def _confirm(name: str, said: str | None) -> None:
         said = sys.stdin.readline().strip()
     if said != name:
         told = "nobody said the environment's name" if not said else f"the name that was said is {said}"
-        raise RefusedError(f"{told}; nothing was changed", where=name, change=f"--yes-i-mean {name} says it")
+        change = f"{quote_command('--yes-i-mean', name)} says it"
+        raise RefusedError(f"{told}; nothing was changed", where=name, change=change)
 
 
 def _failed(fault: OpsError, chosen: Selection) -> Exit:
@@ -171,13 +173,13 @@ def _told(environment: Environment, seen: Survey, left: Leftovers, chosen: Selec
         return code
     print("nothing left but:" if not left.unsearched else "of what could be searched, nothing left but:")
     for one in left.kept:
-        print(f"  {one.kind} {one.name}: stays, {one.note}")
+        print(clean_text(f"  {one.kind} {one.name}: stays, {one.note}"))
     for one in left.orphans:
-        print(f"  {one.kind} {one.name}: ORPHAN{f' ({one.note})' if one.note else ''}; {one.remove}")
+        print(clean_text(f"  {one.kind} {one.name}: ORPHAN{f' ({one.note})' if one.note else ''}; {one.remove}"))
     if not (left.kept or left.orphans):
         print("  nothing")
     for kind in left.unsearched:
-        print(f"  not searched: {kind.kind}: {kind.why}")
+        print(clean_text(f"  not searched: {kind.kind}: {kind.why}"))
     print(_metrics(environment))
     return code
 

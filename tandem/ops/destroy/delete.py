@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from tandem.ops.destroy.account import Account, tags_of
 from tandem.ops.destroy.stacks import GOING, STUCK, Resource, Stack, resources, stack, stuck_resources
 from tandem.ops.fault import OpsError, RefusedError, code_of
+from tandem.shell_command import quote_command
 from tandem.spec import names
 
 Say = Callable[[str], None]
@@ -72,7 +73,7 @@ def require_ours(account: Account, found: Stack) -> None:
         raise RefusedError(
             f"this stack has no tag {names.OWNER_TAG}={account.name}: another tool or environment made it, and it is "
             "left alone", where=found.name,
-            change=f"see whose it is (aws cloudformation describe-stacks --stack-name {found.name}); if it is a stack "
+            change=f"see whose it is ({_of_the_stack('describe-stacks', found)}); if it is a stack "
             "of yours from before that tag, deploy it once more or delete it by hand, then run this again",
         )  # fmt: skip
 
@@ -195,17 +196,22 @@ def stuck(account: Account, found: Stack) -> OpsError:
 
 def advice(account: Account, found: Stack, failed: Sequence[Resource]) -> str:
     """Return what to do about resources that were not deleted, the surest first."""
-    said = [_ADVICE[kind].format(cluster=account.cluster) for kind in _ADVICE if _any(failed, kind)]
+    look = quote_command("aws", "eks", "list-nodegroups", "--cluster-name", account.cluster)
+    said = [_ADVICE[kind].format(cluster=account.cluster, look=look) for kind in _ADVICE if _any(failed, kind)]
     if "cannot be assumed" in f"{found.reason}{''.join(one.reason for one in failed)}":
         said.insert(0, "bootstrap the CDK again: the role with which it deployed is gone")
-    retain = " ".join(one.logical_id for one in failed)
+    retain = [resource.logical_id for resource in failed]
     last = (
-        f"if they may stay, and you remove them by hand: aws cloudformation delete-stack --stack-name {found.name} "
-        f"--retain-resources {retain}"
+        "if they may stay, and you remove them by hand: "
+        + _of_the_stack("delete-stack", found, "--retain-resources", *retain)
         if retain
-        else f"aws cloudformation describe-stack-events --stack-name {found.name}"
+        else _of_the_stack("describe-stack-events", found)
     )
     return ", or ".join([*said, "remove what each of them waits for and run this again", last])
+
+
+def _of_the_stack(verb: str, found: Stack, *flags: str) -> str:
+    return quote_command("aws", "cloudformation", verb, "--stack-name", found.name, *flags)
 
 
 def _any(failed: Sequence[Resource], kind: str) -> bool:
@@ -216,6 +222,6 @@ _ADVICE = {
     "Custom::AWSCDK-EKS": "see that {cluster} and its nodes still run: these are deleted through its Kubernetes API",
     "AWS::EC2::": "see what is left in the VPC (load balancers, interfaces, instances of others)",
     "AWS::EKS::Nodegroup": "see why its nodes do not drain: a pod with a finalizer, a PodDisruptionBudget",
-    "AWS::EKS::Cluster": "see what is left in {cluster}: aws eks list-nodegroups --cluster-name {cluster}",
+    "AWS::EKS::Cluster": "see what is left in {cluster}: {look}",
     "AWS::Lambda::Function": "wait half an hour, until Lambda has given back its network interfaces",
 }
