@@ -42,6 +42,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--gitops-removed", action="store_true", help="Argo CD or Flux has removed what it applied; only you can see it"
     )
     parser.add_argument(
+        "--adopt-untagged", nargs="+", action="extend", default=[], metavar="STACK",
+        help="delete these stacks too, which have no owner's tag; only you can see that they are yours",
+    )  # fmt: skip
+    parser.add_argument(
         "--poll-s", type=_seconds, default=10.0, metavar="S", help="seconds between two looks at a stack; 10"
     )
 
@@ -58,7 +62,7 @@ def destroy(chosen: Selection, options: argparse.Namespace) -> Exit:
 
     Args:
         chosen: the folders of declared files.
-        options: `env`, `yes_i_mean`, `gitops_removed` and `poll_s`.
+        options: `env`, `yes_i_mean`, `gitops_removed`, `adopt_untagged` and `poll_s`.
 
     Raises:
         SpecError: there is no such environment, or its file has no good form.
@@ -93,7 +97,7 @@ def _destroy(environment: Environment, chosen: Selection, options: argparse.Name
 
     _say(f"{environment.name}: account {environment.account}, {environment.region}; looking, nothing is changed yet")
     who = require_account(environment)
-    account = Account(environment=environment)
+    account = Account(environment=environment, adopted=frozenset(options.adopt_untagged))
     seen = survey(account, gitops_removed=options.gitops_removed)
     _show(account, seen, who)
     if seen.goes:
@@ -114,7 +118,10 @@ def _show(account: Account, seen: Survey, who: str) -> None:
     from tandem.ops.destroy.gitops import objects  # noqa: PLC0415 - boto3
 
     lines = [f"as {who}"]
-    lines += [f"goes   {one.stack.name}, {counted(one.resources, 'resource')}" for one in seen.goes]
+    lines += [
+        f"goes   {one.stack.name}, {counted(one.resources, 'resource')}{', adopted' if one.stack.adoptable else ''}"
+        for one in seen.goes
+    ]
     lines += [f"stays  {one.name}, {_size(one)}: {one.note}" for one in seen.stays]
     if seen.goes and objects(account.environment):
         lines.append(f"removed by you before, with the GitOps tool: {', '.join(objects(account.environment))}")

@@ -18,7 +18,7 @@ from tandem.ops.fault import DeniedError, OpsError, code_of
 from tandem.ops.left import Left
 from tandem.ops.log_groups import KEPT_LOGS, log_groups
 from tandem.ops.owned import Owned
-from tandem.shell_command import quote_command
+from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
 Search = Callable[[Account, Owned], Iterator[Left]]
@@ -83,10 +83,19 @@ def _turn(kind: str) -> tuple[int, str]:
 
 def _stacks(account: Account, _owned: Owned) -> Iterator[Left]:
     for kind, one in stacks(account).items():
-        remove = quote_command("aws", "cloudformation", "delete-stack", "--stack-name", one.name)
-        if kind == STAYS and one.ours:
-            yield Left(kind="stack", name=one.name, note="the record of the buckets; costs nothing", kept=True)
+        remove, look = (
+            quote_command("aws", "cloudformation", verb, "--stack-name", one.name)
+            for verb in ("delete-stack", "describe-stacks")
+        )
+        untagged = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({look})"
+        if kind == STAYS and (one.ours or one.adoptable):
+            note = "the record of the buckets; costs nothing" if one.ours else untagged
+            yield Left(kind="stack", name=one.name, note=note, kept=True)
         elif one.ours:
+            yield Left(kind="stack", name=one.name, note=one.status, remove=remove)
+        elif one.adoptable:
+            adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", one.name)
+            remove = f"{untagged}, and only if it is yours {adopt}"
             yield Left(kind="stack", name=one.name, note=one.status, remove=remove)
 
 

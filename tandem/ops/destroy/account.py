@@ -26,10 +26,12 @@ class Account:
     Args:
         environment: whose account and region.
         make: of a boto3 client, by environment and service.
+        adopted: names of untagged stacks that the operator says are this environment's.
     """
 
     environment: Environment
     make: Callable[[Environment, str], Any] = field(default_factory=sharing)
+    adopted: frozenset[str] = frozenset()
     _made: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property

@@ -116,6 +116,19 @@ def test_already_destroyed_ends_with_the_same_list(small, run):
     assert (second.code, second.out) == (0, first.out)
 
 
+def test_the_flag_adopts_the_stack_that_it_names_and_says_so(small, run):
+    one = small().deploy(("Artifacts",))
+    one.create("Image", {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}}, "nobody",
+               "Tandem: as of old")  # fmt: skip
+    words = ("--yes-i-mean", one.name)
+
+    left, adopted = run(one, *words), run(one, *words, "--adopt-untagged", f"{one.name}-Image")
+
+    assert (left.code, adopted.code) == (2, 0)
+    assert f"goes   {one.name}-Image, 1 resource, adopted" in adopted.err
+    assert set(one.stacks()) == {"Artifacts"}
+
+
 def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
     one = small()
     one.client("ecr").create_repository(repositoryName=f"tandem-{one.name}-tools")
