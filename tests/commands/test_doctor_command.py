@@ -85,7 +85,7 @@ def test_lines_fit_a_screen_but_for_commands_and_long_names(ran: dict[str, Ran],
 def test_groups_stand_in_their_order(ran: dict[str, Ran]) -> None:
     heads = [line for line in ran[POST].out.splitlines() if line and " " not in line]
 
-    assert heads == ["account", "network", "capacity", "artifacts", "cluster", "people"]
+    assert heads == ["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
 
 def test_the_last_line_has_the_verdict_and_the_counts(ran: dict[str, Ran]) -> None:

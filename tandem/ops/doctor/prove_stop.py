@@ -263,8 +263,8 @@ class _Proof:
 
     def _stopped_meanwhile(self) -> bool:
         clients = {service: self.account.client(service) for service in ("s3", "eks", "ec2")}
-        silent = {"sns": None, "cloudwatch": None, "scheduler": None, "autoscaling": None}
-        after = stop.look(stop.Clients(**clients, **silent), self.limits, _now())
+        asked = stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None)
+        after = stop.look(asked, self.limits, _now())
         one, other = (
             (seen.fence.state != "lifted", seen.fence.who, seen.fence.at) if seen.fence else None
             for seen in (self.before, after)
