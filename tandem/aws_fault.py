@@ -100,7 +100,7 @@ def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], 
     """Refuse a body that is not of the service's protocol; botocore repeats a call that a server failed at."""
     status, body = response_dict["status_code"], response_dict["body"]
     answered = status < CLIENT_FAILED
-    if not isinstance(body, bytes) or not body or (answered and _is_content(operation_model)):
+    if not isinstance(body, bytes) or not body or (answered and _may_be_anything(operation_model)):
         return
     refused = not answered and status < SERVER_FAILED  # some services refuse in another form than they answer in
     form = _name_foreign_form(body, "" if refused else operation_model.service_model.resolved_protocol)
@@ -110,7 +110,7 @@ def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], 
         raise ForeignAnswerError(status=status, form=form)
 
 
-def _is_content(operation_model: Any) -> bool:
+def _may_be_anything(operation_model: Any) -> bool:
     """Whether a body is somebody's content, as of an object or of a function's answer, and may be anything."""
     shape = operation_model.output_shape
     payload = shape.serialization.get("payload") if shape is not None else None

@@ -89,7 +89,7 @@ def target_of(chosen: Selection, environment: str, run: Ran, experiment: str | N
     if run.environment not in {None, environment} or (run.environment and experiment not in {None, run.experiment}):
         raise refused(
             f"the servers of {run.environment}/{run.experiment} were measured", "--env, --experiment",
-            f"publish it there: --env {run.environment}",
+            f"publish it there: {quote_command('--env', str(run.environment))}",
         )  # fmt: skip
     inputs = legal(replace(chosen, names=(environment,), strict=False))
     found = inputs.environments()[0]

@@ -40,7 +40,7 @@ def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters
 
     def ask_page(*, next_tokens: str = "{}", **request: Any) -> Mapping[str, Any]:
         answer = ask(client, operation, where, **request, **json.loads(next_tokens))
-        return {"rows": answer.get(key) or [], _TOKENS: _next_tokens(config, answer)}
+        return {"rows": answer.get(key) or [], _TOKENS: _collect_tokens(config, answer)}
 
     try:
         for page in iterate_pages(ask_page, token=_TOKENS, most=MOST_PAGES, **parameters):
@@ -50,16 +50,16 @@ def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters
                        change="see what answers in the place of AWS (a proxy), then try again") from error  # fmt: skip
 
 
-def _next_tokens(config: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
+def _collect_tokens(config: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     """Return the parameters of the next page as JSON; empty on the last page."""
     if "more_results" in config and not answer.get(config["more_results"]):
         return ""
-    pairs = zip(_as_list(config["input_token"]), _as_list(config["output_token"]), strict=True)
+    pairs = zip(_list_names(config["input_token"]), _list_names(config["output_token"]), strict=True)
     tokens = {wanted: answer[given] for wanted, given in pairs if answer.get(given)}
     return json.dumps(tokens) if tokens else ""
 
 
-def _as_list(value: str | list[str]) -> list[str]:
+def _list_names(value: str | list[str]) -> list[str]:
     return [value] if isinstance(value, str) else value
 
 

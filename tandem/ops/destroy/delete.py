@@ -71,7 +71,7 @@ def require_ours(account: Account, found: Stack) -> None:
     """
     if found.ours:
         return
-    missing, look = f"{names.OWNER_TAG}={account.name}", _of_the_stack("describe-stacks", found)
+    missing, look = f"{names.OWNER_TAG}={account.name}", _build_stack_command("describe-stacks", found)
     if found.adoptable:
         adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", found.name)
         raise RefusedError(
@@ -245,14 +245,14 @@ def advice(account: Account, found: Stack, failed: Sequence[Resource]) -> str:
     retain = [resource.logical_id for resource in failed]
     last = (
         "if they may stay, and you remove them by hand: "
-        + _of_the_stack("delete-stack", found, "--retain-resources", *retain)
+        + _build_stack_command("delete-stack", found, "--retain-resources", *retain)
         if retain
-        else _of_the_stack("describe-stack-events", found)
+        else _build_stack_command("describe-stack-events", found)
     )
     return ", or ".join([*said, "remove what each of them waits for and run this again", last])
 
 
-def _of_the_stack(verb: str, found: Stack, *flags: str) -> str:
+def _build_stack_command(verb: str, found: Stack, *flags: str) -> str:
     return quote_command("aws", "cloudformation", verb, "--stack-name", found.name, *flags)
 
 

@@ -62,9 +62,9 @@ CHECKS = (
     Check(id="addons", group="cluster", find=cluster.addons, needed=False),
     Check(id="control-plane", group="cluster", find=cluster.control_plane),
     Check(id="fleet", group="cluster", find=cluster.fleet),
-    Check(id="capacity-kind", group="guard", find=guard.capacity_kind),
-    Check(id="scaling", group="guard", find=guard.scaling, needed=False),
-    Check(id="schedules", group="guard", find=guard.schedules, needed=False),
+    Check(id="capacity-kind", group="guard", find=guard.compare_kinds),
+    Check(id="scaling", group="guard", find=guard.check_scaling_groups, needed=False),
+    Check(id="schedules", group="guard", find=guard.check_schedules, needed=False),
     Check(id="principals", group="people", find=people.principals, needed=False),
     Check(id="subscriptions", group="people", find=people.subscriptions, needed=False),
 )

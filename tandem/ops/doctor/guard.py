@@ -31,10 +31,10 @@ ABSENT = {"ResourceNotFoundException"}
 SIZING = ":eks:updateNodegroupConfig"  # how the target of a schedule that sizes a node group ends
 
 
-def capacity_kind(subject: Subject, account: Account) -> Iterator[Finding]:
+def compare_kinds(subject: Subject, account: Account) -> Iterator[Finding]:
     """Compare how the nodes are bought as declared, as Fleet is deployed and as Guard knows it."""
     environment = subject.environment
-    declared, group = environment.capacity.kind, _node_group(account)
+    declared, group = environment.capacity.kind, _read_node_group(account)
     name = names.guard_function(environment, "stop")
     function = account.ask("lambda", "GetFunctionConfiguration", f"function {name}", absent=ABSENT, FunctionName=name)
     if group and group.get("tags", {}).get(names.OWNER_TAG) != environment.name:
@@ -43,7 +43,8 @@ def capacity_kind(subject: Subject, account: Account) -> Iterator[Finding]:
     findings = [*_compare_fleet(environment, group), *_compare_guard(environment, group, function)]
     yield from findings
     if not findings:
-        yield ok(f"{declared}, as far as Fleet and Guard are deployed: at its limit the budget {_effect(declared)}")
+        effect = _tell_effect(declared)
+        yield ok(f"{declared}, as far as Fleet and Guard are deployed: at its limit the budget {effect}")
 
 
 def _compare_fleet(environment: Environment, group: Mapping[str, Any] | None) -> Iterator[Finding]:
@@ -59,7 +60,8 @@ def _compare_fleet(environment: Environment, group: Mapping[str, Any] | None) ->
         yield warn(f"{names.node_group(environment)} has no tag {CAPACITY_KIND_TAG}: an earlier release deployed it, "
                    "and a stop takes its kind from Guard", "deploy Fleet", deploy)  # fmt: skip
     elif tag != declared:
-        yield fail(f"the file says {declared}, and Fleet is deployed as {tag}: at its limit the budget {_effect(tag)}",
+        effect = _tell_effect(tag)
+        yield fail(f"the file says {declared}, and Fleet is deployed as {tag}: at its limit the budget {effect}",
                    "deploy Fleet, or correct capacity.kind", deploy, code=WORLD)  # fmt: skip
 
 
@@ -74,7 +76,7 @@ def _compare_guard(
     if known == declared:
         return
     tag = (group or {}).get("tags", {}).get(CAPACITY_KIND_TAG)
-    effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_effect(known)}"
+    effect = f"while Fleet has no tag {CAPACITY_KIND_TAG}, at its limit the budget {_tell_effect(known)}"
     if tag is not None:
         effect = "Fleet's tag comes before it, so only a deploy of Guard is missing"
     yield fail(f"the file says {declared}, and Guard is deployed with {known}: {effect}",
@@ -82,18 +84,18 @@ def _compare_guard(
                code=WORLD)  # fmt: skip
 
 
-def _effect(kind: str) -> str:
+def _tell_effect(kind: str) -> str:
     return "only tells people, because a Capacity Block is prepaid" if kind == "capacity-block" else "stops the fleet"
 
 
-def scaling(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_scaling_groups(subject: Subject, account: Account) -> Iterator[Finding]:
     """Name what is suspended in the node group's Auto Scaling group: a start needs its launches, a stop its ends."""
-    limits, group = guarded(subject.environment), _node_group(account)
+    limits, group = guarded(subject.environment), _read_node_group(account)
     rows = ((group or {}).get("resources") or {}).get("autoScalingGroups", [])
     if not rows:
         yield ok("the node group has no Auto Scaling group yet")
         return
-    clients = _clients(account)
+    clients = _make_clients(account)
     try:
         groups = read_scaling_groups(clients, [str(row["name"]) for row in rows])
     except RAISED as error:
@@ -105,13 +107,13 @@ def scaling(subject: Subject, account: Account) -> Iterator[Finding]:
         except RAISED as error:
             raise account.explain(error, "s3", "GetObject", f"s3://{limits.bucket}") from error
         ours = fence.suspended if fence else ()
-    findings = [finding for row in groups for finding in _suspended(subject.environment, row, ours)]
+    findings = [finding for row in groups for finding in _judge_processes(subject.environment, row, ours)]
     yield from findings
     if not findings:
         yield ok(f"no process of {', '.join(row.name for row in groups) or 'its Auto Scaling group'} is suspended")
 
 
-def _suspended(environment: Environment, group: ScalingGroup, ours: tuple[str, ...]) -> Iterator[Finding]:
+def _judge_processes(environment: Environment, group: ScalingGroup, ours: tuple[str, ...]) -> Iterator[Finding]:
     def resume(*processes: str) -> str:
         return quote_command(
             "aws", "autoscaling", "resume-processes", "--region", environment.region,
@@ -129,11 +131,11 @@ def _suspended(environment: Environment, group: ScalingGroup, ours: tuple[str, .
                    "find out who and why, then resume them", resume(*others))  # fmt: skip
 
 
-def schedules(subject: Subject, account: Account) -> Iterator[Finding]:
+def check_schedules(subject: Subject, account: Account) -> Iterator[Finding]:
     """Name the schedules of the guard's group that no lease owns: one may raise the fleet behind every fence."""
     limits = guarded(subject.environment)
     where = f"schedule group {limits.schedule_group}"
-    clients = _clients(account)
+    clients = _make_clients(account)
     lease = _read_present_lease(account, clients)
     try:
         strangers = list_foreign_schedules(clients, limits, lease)
@@ -188,7 +190,7 @@ def _read_size(target: Mapping[str, Any]) -> int | None:
     return max(sizes.get("desiredsize", 0), sizes.get("minsize", 0))
 
 
-def _node_group(account: Account) -> Mapping[str, Any] | None:
+def _read_node_group(account: Account) -> Mapping[str, Any] | None:
     limits = guarded(account.environment)
     answer = account.ask(
         "eks", "DescribeNodegroup", limits.group, absent=ABSENT,
@@ -207,6 +209,6 @@ def _read_present_lease(account: Account, clients: Clients) -> Lease | None:
         raise account.explain(error, "s3", "GetObject", f"s3://{limits.bucket}") from error
 
 
-def _clients(account: Account) -> Clients:
+def _make_clients(account: Account) -> Clients:
     made = {service: account.client(service) for service in ("s3", "eks", "ec2", "scheduler", "autoscaling")}
     return Clients(**made, sns=None, cloudwatch=None)

@@ -107,7 +107,7 @@ def images(subject: Subject, account: Account) -> Iterator[Finding]:
     for host, left in unasked.items():
         yield unknown(f"{host} did not answer for {len(left)} of {len(uses)} images and charts: {silent[host]}",
                       "ask from a machine that reaches the registry",
-                      _inspect(left[0]))  # fmt: skip
+                      _build_inspect_command(left[0]))  # fmt: skip
     loose = [use.reference for use in uses if use.digest is None]
     if loose:
         yield warn(f"{len(loose)} not pinned: {', '.join(loose)}", "write their digests", "tandem images --resolve")
@@ -119,7 +119,7 @@ def _pinned(use: ImageUse) -> str:
     return f"{use.mirrored.rpartition(':')[0]}@{use.digest}" if use.digest else use.mirrored
 
 
-def _inspect(use: ImageUse) -> str:
+def _build_inspect_command(use: ImageUse) -> str:
     return quote_command("docker", "buildx", "imagetools", "inspect", _pinned(use))
 
 
@@ -132,7 +132,7 @@ def _published(subject: Subject, use: ImageUse, silent: dict[str, str]) -> Findi
         subject.digest_of(_pinned(use))
     except MissingImageError as error:
         return fail(str(error), f"mirror it, or correct what names it: {', '.join(use.used_by)}",
-                    _inspect(use))  # fmt: skip
+                    _build_inspect_command(use))  # fmt: skip
     except RegistryError as error:
         silent[host] = str(error)
     return None
