@@ -2,20 +2,32 @@
 
 Which exception is of which kind stands here once; what to do about a kind is said by whoever asked, because a pod, an
 operator and a pipeline do different things about it.
-Invariant: an answer of a service, however bad, is none of these.
+Invariant: an answer of a service, however bad, is none of these; an answer of something else, as of a proxy in between,
+is no answer of a service.
 
 Source: botocore.exceptions, of botocore 1.44.5.
 """
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 from urllib3.exceptions import HTTPError
 
 RAISED = (boto.ClientError, boto.BotoCoreError, ResponseParserError, HTTPError)  # all that a call of boto3 may end in
+# what botocore's parsers raise for well-formed XML or JSON that is of no service; only around the call itself
+PARSER_ERRORS = (KeyError, AttributeError, TypeError, UnicodeDecodeError)
+SERVER_FAILED, CLIENT_FAILED = 500, 300  # the least statuses of HTTP that say so; a redirect is no answer either
+HEAD_BYTES = 1024  # of a body, in which a page says that it is one
+
+
+class ForeignAnswerError(boto.BotoCoreError):  # type: ignore[misc]  # botocore is untyped
+    """Something else than the service answered: a proxy, a captive portal, another server."""
+
+    fmt = "HTTP {status} with {form}"
+
 
 Kind = Literal["no credentials", "misconfigured", "unreachable"]
 _KINDS: tuple[tuple[Kind, tuple[type[BaseException], ...], str], ...] = (
@@ -29,7 +41,10 @@ _KINDS: tuple[tuple[Kind, tuple[type[BaseException], ...], str], ...] = (
         boto.InvalidRetryConfigurationError, boto.InvalidProxiesConfigError,
     ), "the AWS settings cannot be used ({said})"),
     ("unreachable", (
-        boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError, ResponseParserError, HTTPError,
+        ForeignAnswerError, ResponseParserError, *PARSER_ERRORS,
+    ), "{operation} was answered by something that is not AWS ({said})"),
+    ("unreachable", (
+        boto.HTTPClientError, boto.ConnectionError, boto.IncompleteReadError, HTTPError,
     ), "{operation} reached nobody ({said})"),
 )  # fmt: skip
 
@@ -68,3 +83,46 @@ def code_of(error: BaseException | None) -> str:
 def brief(error: BaseException) -> str:
     """Return an error in one line, its class where it says nothing."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def watch_answers(client: Any) -> None:
+    """Let a client of boto3 refuse answers that are not its service's.
+
+    Without this an HTML page is an empty list for every service that speaks JSON, and for EC2.
+
+    Args:
+        client: of boto3; it raises ForeignAnswerError from now on.
+    """
+    client.meta.events.register("before-parse", _refuse_foreign_answer, unique_id="tandem-foreign-answer")
+
+
+def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], **_: Any) -> None:
+    """Refuse a body that is not of the service's protocol; botocore repeats a call that a server failed at."""
+    status, body = response_dict["status_code"], response_dict["body"]
+    answered = status < CLIENT_FAILED
+    if not isinstance(body, bytes) or not body or (answered and _may_be_anything(operation_model)):
+        return
+    refused = not answered and status < SERVER_FAILED  # some services refuse in another form than they answer in
+    form = _name_foreign_form(body, "" if refused else operation_model.service_model.resolved_protocol)
+    if form and status >= SERVER_FAILED:
+        response_dict["body"] = b""  # as of a load balancer: botocore tries again, then says the status
+    elif form:
+        raise ForeignAnswerError(status=status, form=form)
+
+
+def _may_be_anything(operation_model: Any) -> bool:
+    """Whether a body is somebody's content, as of an object or of a function's answer, and may be anything."""
+    shape = operation_model.output_shape
+    payload = shape.serialization.get("payload") if shape is not None else None
+    return payload is not None and shape.members[payload].type_name != "structure"
+
+
+def _name_foreign_form(body: bytes, protocol: str) -> str:
+    """Return what a body is that no service of this protocol sends; empty for one that a service may send."""
+    head = body[:HEAD_BYTES].lstrip().lower()
+    if head.startswith(b"<!doctype html") or b"<html" in head:
+        return "an HTML page"
+    first = {"json": b"{", "rest-json": b"{", "query": b"<", "ec2": b"<", "rest-xml": b"<"}.get(protocol, b"")
+    if head.startswith(first):
+        return ""
+    return "a body that is no JSON object" if first == b"{" else "a body that is no XML"

@@ -16,10 +16,10 @@ OURS = ("tandem", "stacks", "charts", "lambdas", "app")
 
 # package -> packages of ours that it may import (docs/architecture.md)
 ALLOWED = {
-    "tandem/spec": {"tandem.spec"},
+    "tandem/spec": {"tandem.spec", "tandem.shell_command"},
     "tandem/rules": {"tandem.rules", "tandem.spec"},
-    "tandem/artifacts": {"tandem.artifacts", "tandem.spec", "tandem.aws_fault"},
-    "tandem/bench": {"tandem.bench", "tandem.metrics"},
+    "tandem/artifacts": {"tandem.artifacts", "tandem.spec", "tandem.aws_fault", "tandem.shell_command"},
+    "tandem/bench": {"tandem.bench", "tandem.metrics", "tandem.shell_command"},
     "tandem/publish": {"tandem.publish", "tandem.metrics", "tandem.aws_fault"},
     "tandem/watch": {"tandem.watch", "tandem.spec", "tandem.metrics"},
     "tandem/commands": {
@@ -30,6 +30,7 @@ ALLOWED = {
         "tandem.bench",
         "tandem.metrics",
         "tandem.publish",
+        "tandem.shell_command",
         "tandem.watch",
         "tandem.stop",
         "tandem.start",
@@ -37,7 +38,16 @@ ALLOWED = {
         "tandem.twin",
         "charts",
     },
-    "tandem/ops": {"tandem.ops", "tandem.spec", "tandem.artifacts", "tandem.aws_fault", "tandem.stop", "tandem.start"},
+    "tandem/ops": {
+        "tandem.ops",
+        "tandem.spec",
+        "tandem.artifacts",
+        "tandem.aws_fault",
+        "tandem.stop",
+        "tandem.start",
+        "tandem.guard",
+        "tandem.shell_command",
+    },
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
     "lambdas": {"tandem.stop"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {
@@ -141,8 +151,9 @@ def test_what_boto3_raises_is_told_by_boto3_alone() -> None:
     assert names - set(sys.stdlib_module_names) == {"botocore", "urllib3"}
 
 
-def test_the_catalogue_of_figures_needs_the_standard_library_alone() -> None:
-    libraries = {name.partition(".")[0] for name in imports(ROOT / "tandem/metrics.py")}
+@pytest.mark.parametrize("module", ["metrics.py", "shell_command.py"])
+def test_figures_and_shell_commands_need_the_standard_library_alone(module: str) -> None:
+    libraries = {name.partition(".")[0] for name in imports(ROOT / "tandem" / module)}
 
     assert libraries <= set(sys.stdlib_module_names)
 

@@ -23,6 +23,7 @@ from tandem.artifacts.receive import receive_all
 from tandem.artifacts.room import require_room
 from tandem.artifacts.store import Store, open_store
 from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest
+from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey, differences
 
 PRESENT = "present"  # in the work folder: the artifact is stored, nothing is to be done
@@ -72,10 +73,11 @@ def run(options: argparse.Namespace) -> int:
                 lease.check()
         except HeldError as error:
             if time.monotonic() >= ends:
+                remove = quote_command("aws", "s3", "rm", error.where)
                 raise HeldError(
                     f"somebody else compiles this: {error.what}", where=error.where,
                     change="wait for that Job: one that fails frees its lease; if it was deleted, or its pod or node "
-                    f"killed for good, remove the lease by hand (aws s3 rm {error.where}) and create this Job again",
+                    f"killed for good, remove the lease by hand ({remove}) and create this Job again",
                 ) from None  # fmt: skip
         else:
             return 0

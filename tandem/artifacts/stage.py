@@ -32,6 +32,7 @@ from tandem.artifacts.send import send
 from tandem.artifacts.snapshot import CONFIG, INDEX, Entry, check_config, choose, require_config, tensors_of
 from tandem.artifacts.store import Head, Store, open_store
 from tandem.artifacts.stored import read_stored_manifest, write_stored_manifest
+from tandem.shell_command import quote_command
 from tandem.spec.names import WORK_MOUNT
 
 LEASE_S = 120.0
@@ -247,10 +248,11 @@ def _whole_already(
         if digest is not None:
             digests[name] = digest
         elif name not in wanted or not may_replace:
+            remove = quote_command("aws", "s3", "rm", "--recursive", f"{store.url(model.prefix)}/")
             raise StaleError(
                 f"the object is not of {model.name} as {source.where} has it, and files of two snapshots must not mix",
                 where=store.url(listed.key),
-                change=f"see that nobody serves from it, remove {store.url(model.prefix)}/ (aws s3 rm --recursive) and "
+                change=f"see that nobody serves from it, remove it ({remove}) and "
                 "run this job again; a pinned revision has a prefix of its own",
             )
     return digests

@@ -14,6 +14,7 @@ from typing import Literal
 from tandem.artifacts.contents import StoredSet
 from tandem.artifacts.explain import Differences, Side, nearest, reasons
 from tandem.artifacts.needs import Need
+from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import differences
 
 State = Literal["present", "missing", "partial", "damaged", "unread", "newer", "stale", "not ours"]
@@ -88,7 +89,8 @@ def _unwhole(found: StoredSet) -> tuple[State | None, tuple[str, ...]]:
         return None, ()
     if found.condition in {"newer", "unread"} and found.fault is not None:
         return found.condition, (found.fault.what, found.fault.change)
-    kept = (f"an upload refused and kept it: tandem artifacts adopt --refused {run}" for run in found.refused)
+    adopt = (quote_command("tandem", "artifacts", "adopt", "--refused", run) for run in found.refused)
+    kept = (f"an upload refused and kept it: {command}" for command in adopt)
     return found.condition, (found.damage or found.writer, *kept)
 
 

@@ -37,6 +37,7 @@ from tandem.artifacts.refused import write_refused
 from tandem.artifacts.send import send_hashing
 from tandem.artifacts.store import Store, open_store
 from tandem.artifacts.stored import files_prefix, manifest_key, read_stored_manifest, write_stored_manifest
+from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
 LEASE_S = 120.0
@@ -140,10 +141,13 @@ def _store(options: argparse.Namespace, store: Store, local: _Local, holder: str
 
 def _refusal(work: Path, kept: str, run: str, faults: Sequence[str]) -> StaleError:
     """Return the refusal of what is kept, and leave it for a restart of this container, which need not hash again."""
+    adopt = quote_command(
+        "tandem", "artifacts", "adopt", "--refused", run, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT"
+    )
     said = {
         "what": spoken(faults), "where": f"{kept}/",
         "change": "it is kept there and no server finds it; if what is said of it is no fault, take it in: "
-        f"tandem artifacts adopt --refused {run} --env ENVIRONMENT --variant EXPERIMENT/VARIANT; else compile again",
+        f"{adopt}; else compile again",
     }  # fmt: skip
     (work / REFUSED).write_text(json.dumps({**said, "compile": digest_of(work / OUTCOME)}))
     return StaleError(said["what"], where=said["where"], change=said["change"])

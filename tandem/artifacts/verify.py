@@ -19,6 +19,7 @@ from tandem.artifacts.manifest import File, Manifest, inside, read_manifest
 from tandem.artifacts.receive import stream
 from tandem.artifacts.store import Store, each, open_store
 from tandem.artifacts.stored import files_prefix, manifest_key
+from tandem.shell_command import quote_command
 from tandem.spec.artifact_key import ArtifactKey
 
 CACHE = "compiler-cache"
@@ -158,9 +159,9 @@ def _fault(store: Store, below: str, file: File) -> ArtifactError | None:
 
 
 def _damaged(store: Store, key: str, what: str) -> StaleError:
-    manifest = "tandem-manifest.json"
+    manifest, remove = "tandem-manifest.json", quote_command("aws", "s3", "rm", store.url(key))
     return StaleError(
         what, where=store.url(key),
-        change=f"serve nothing from this set: remove its {manifest} and this object (aws s3 rm {store.url(key)}), then "
+        change=f"serve nothing from this set: remove its {manifest} and this object ({remove}), then "
         "run the job that makes it again; a former version may lie in the bucket (aws s3api list-object-versions)",
     )  # fmt: skip

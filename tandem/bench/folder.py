@@ -14,6 +14,7 @@ from pathlib import Path
 
 from tandem.bench import manifest
 from tandem.bench.fault import BenchError
+from tandem.shell_command import quote_command
 
 RECORDS, WARM_UP = "records.jsonl", "warmup.jsonl"
 
@@ -39,7 +40,7 @@ def _check_new(folder: Path) -> None:
         raise BenchError(
             "it exists already, and a run never writes over another",
             where=str(folder),
-            change=f"name a new folder with --out, or go on with that run: --resume {folder}",
+            change=f"name a new folder with --out, or go on with that run: {quote_command('--resume', str(folder))}",
         )
     parent = folder.absolute().parent
     while not parent.exists():

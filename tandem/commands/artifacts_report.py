@@ -19,6 +19,7 @@ from tandem.artifacts.fault import ArtifactError
 from tandem.commands.outcome import counted, print_json
 from tandem.commands.recompile_report import WIDTH, wrapped
 from tandem.commands.scene import Scene
+from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
     from tandem.artifacts.adopt import Adopted
@@ -269,7 +270,7 @@ def _commands(row: Row, bucket: str) -> list[str]:
     if not row.command or row.being_made:
         return []
     if row.state == "damaged":
-        return [f"aws s3 rm s3://{bucket}/{row.prefix}/tandem-manifest.json", row.command]
+        return [quote_command("aws", "s3", "rm", f"s3://{bucket}/{row.prefix}/tandem-manifest.json"), row.command]
     return [row.command]
 
 

@@ -28,6 +28,7 @@ from tandem.commands.bench_flags import (
 )
 from tandem.commands.outcome import Exit, print_json
 from tandem.commands.selection import Selection
+from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
     from tandem.bench.fault import BenchError
@@ -167,7 +168,8 @@ def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
         code = _report(folder, argparse.Namespace(figures=True) if figures_alone else None, chosen)
     if outcome.reason == "interrupted":
         if outcome.begun:
-            print(f"interrupted; go on with: the same flags and --resume {folder}", file=sys.stderr)
+            resume = quote_command("--resume", str(folder))
+            print(f"interrupted; go on with: the same flags and {resume}", file=sys.stderr)
         raise KeyboardInterrupt
     if outcome.fault is not None:
         raise outcome.fault
@@ -242,5 +244,6 @@ def _key(variable: str | None) -> str | None:
     if not key:
         from tandem.bench.fault import BenchError  # noqa: PLC0415 - the bench is loaded when it runs
 
-        raise BenchError(f"the variable {variable} is not set", where="--api-key-env", change=f"export {variable}=KEY")
+        raise BenchError(f"the variable {variable} is not set", where="--api-key-env",
+                         change=quote_command("export", f"{variable}=KEY"))  # fmt: skip
     return key

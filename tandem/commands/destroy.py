@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tandem.commands.outcome import Exit, counted, print_json
 from tandem.commands.selection import Selection
+from tandem.shell_command import clean_text, quote_command
 from tandem.spec.environment import Environment
 from tandem.spec.faults import SpecError
 from tandem.spec.load import load
@@ -41,6 +42,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         "--gitops-removed", action="store_true", help="Argo CD or Flux has removed what it applied; only you can see it"
     )
     parser.add_argument(
+        "--adopt-untagged", nargs="+", action="extend", default=[], metavar="STACK",
+        help="delete these stacks too, which have no owner's tag; only you can see that they are yours",
+    )  # fmt: skip
+    parser.add_argument(
         "--poll-s", type=_seconds, default=10.0, metavar="S", help="seconds between two looks at a stack; 10"
     )
 
@@ -57,7 +62,7 @@ def destroy(chosen: Selection, options: argparse.Namespace) -> Exit:
 
     Args:
         chosen: the folders of declared files.
-        options: `env`, `yes_i_mean`, `gitops_removed` and `poll_s`.
+        options: `env`, `yes_i_mean`, `gitops_removed`, `adopt_untagged` and `poll_s`.
 
     Raises:
         SpecError: there is no such environment, or its file has no good form.
@@ -92,7 +97,7 @@ def _destroy(environment: Environment, chosen: Selection, options: argparse.Name
 
     _say(f"{environment.name}: account {environment.account}, {environment.region}; looking, nothing is changed yet")
     who = require_account(environment)
-    account = Account(environment=environment)
+    account = Account(environment=environment, adopted=frozenset(options.adopt_untagged))
     seen = survey(account, gitops_removed=options.gitops_removed)
     _show(account, seen, who)
     if seen.goes:
@@ -106,20 +111,23 @@ def _destroy(environment: Environment, chosen: Selection, options: argparse.Name
 
 
 def _say(line: str) -> None:
-    print(f"{datetime.now(UTC):%H:%M:%S} {line}", file=sys.stderr, flush=True)
+    print(f"{datetime.now(UTC):%H:%M:%S} {clean_text(line)}", file=sys.stderr, flush=True)
 
 
 def _show(account: Account, seen: Survey, who: str) -> None:
     from tandem.ops.destroy.gitops import objects  # noqa: PLC0415 - boto3
 
     lines = [f"as {who}"]
-    lines += [f"goes   {one.stack.name}, {counted(one.resources, 'resource')}" for one in seen.goes]
+    lines += [
+        f"goes   {one.stack.name}, {counted(one.resources, 'resource')}{', adopted' if one.stack.adoptable else ''}"
+        for one in seen.goes
+    ]
     lines += [f"stays  {one.name}, {_size(one)}: {one.note}" for one in seen.stays]
     if seen.goes and objects(account.environment):
         lines.append(f"removed by you before, with the GitOps tool: {', '.join(objects(account.environment))}")
     lines += [f"stuck  {name}: its last deletion failed; it is tried again with what helps" for name in seen.stuck]
     for line in lines:
-        print(line, file=sys.stderr)
+        print(clean_text(line), file=sys.stderr)
     sys.stderr.flush()
 
 
@@ -153,7 +161,8 @@ def _confirm(name: str, said: str | None) -> None:
         said = sys.stdin.readline().strip()
     if said != name:
         told = "nobody said the environment's name" if not said else f"the name that was said is {said}"
-        raise RefusedError(f"{told}; nothing was changed", where=name, change=f"--yes-i-mean {name} says it")
+        change = f"{quote_command('--yes-i-mean', name)} says it"
+        raise RefusedError(f"{told}; nothing was changed", where=name, change=change)
 
 
 def _failed(fault: OpsError, chosen: Selection) -> Exit:
@@ -171,13 +180,13 @@ def _told(environment: Environment, seen: Survey, left: Leftovers, chosen: Selec
         return code
     print("nothing left but:" if not left.unsearched else "of what could be searched, nothing left but:")
     for one in left.kept:
-        print(f"  {one.kind} {one.name}: stays, {one.note}")
+        print(clean_text(f"  {one.kind} {one.name}: stays, {one.note}"))
     for one in left.orphans:
-        print(f"  {one.kind} {one.name}: ORPHAN{f' ({one.note})' if one.note else ''}; {one.remove}")
+        print(clean_text(f"  {one.kind} {one.name}: ORPHAN{f' ({one.note})' if one.note else ''}; {one.remove}"))
     if not (left.kept or left.orphans):
         print("  nothing")
     for kind in left.unsearched:
-        print(f"  not searched: {kind.kind}: {kind.why}")
+        print(clean_text(f"  not searched: {kind.kind}: {kind.why}"))
     print(_metrics(environment))
     return code
 

@@ -25,6 +25,7 @@ from tandem.commands import fleet
 from tandem.commands.inputs import legal
 from tandem.commands.outcome import Exit, print_json
 from tandem.commands.selection import Selection
+from tandem.shell_command import clean_text
 from tandem.spec.environment import Environment
 
 if TYPE_CHECKING:
@@ -176,11 +177,11 @@ def _rows(line: Line) -> Iterator[str]:
     if line.do:
         yield from _folded(line.do, f"{'':<{SAID}}do   ")
     if line.command:
-        yield f"{'':<6}{line.command}"
+        yield f"{'':<6}{clean_text(line.command)}"
 
 
 def _folded(text: str, start: str) -> list[str]:
     return textwrap.wrap(
-        text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False,
+        clean_text(text), WIDTH, initial_indent=start, subsequent_indent=" " * len(start), break_long_words=False,
         break_on_hyphens=False,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tandem.bench.fault import BenchError
 from tandem.metrics import BENCH_DIMENSIONS, EVERY
+from tandem.shell_command import quote_command
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
@@ -49,7 +50,7 @@ def measured_experiment(
         raise BenchError(
             f"the servers of {run.environment} were measured, not those of {environment.name}",
             where="--env",
-            change=f"say --env {run.environment}",
+            change=f"say {quote_command('--env', str(run.environment))}",
         )
     variants = {found.name: [variant.name for variant in found.all_variants()] for found in hosted}
     arms = [arm.name for arm in run.arms]

@@ -24,6 +24,7 @@ from tandem.commands.inputs import legal
 from tandem.commands.measured import Ran, dimensions, measured_experiment
 from tandem.commands.outcome import Exit, counted, print_json
 from tandem.commands.selection import Selection
+from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -88,7 +89,7 @@ def target_of(chosen: Selection, environment: str, run: Ran, experiment: str | N
     if run.environment not in {None, environment} or (run.environment and experiment not in {None, run.experiment}):
         raise refused(
             f"the servers of {run.environment}/{run.experiment} were measured", "--env, --experiment",
-            f"publish it there: --env {run.environment}",
+            f"publish it there: {quote_command('--env', str(run.environment))}",
         )  # fmt: skip
     inputs = legal(replace(chosen, names=(environment,), strict=False))
     found = inputs.environments()[0]
@@ -134,7 +135,8 @@ def _where(target: Target, folder: Path, run: Manifest) -> Run:
         environment=environment.name, account=environment.account, region=environment.region,
         experiment=experiment.name, variants=tuple(arm.name for arm in run.arms), run_id=run_id(run),
         bucket=names.bucket(environment),
-        command=f"tandem bench publish {folder} --env {environment.name} --experiment {experiment.name}",
+        command=quote_command("tandem", "bench", "publish", str(folder), "--env", environment.name,
+                              "--experiment", experiment.name),
     )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from tandem.commands.inputs import Inputs, legal
 from tandem.commands.outcome import Exit, print_json, verdict
 from tandem.commands.selection import Selection, add_names
+from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names
 from tandem.spec.built_image import BUILT
 from tandem.spec.catalogue import Catalogue
@@ -99,21 +100,21 @@ def _folders(chosen: Selection) -> dict[str, str]:
 
 def next_commands(environment: Environment, folders: Mapping[str, str]) -> list[str]:
     """Return the commands that bring this environment from files to servers, in order."""
-    context = "".join(f" -c {key}={folder}" for key, folder in folders.items())
-    options = "".join(f" --{key} {folder}" for key, folder in folders.items())
-    target = f"aws://{environment.account}/{environment.region}"
-    boundary = environment.bootstrap.permissions_boundary
-    bootstrap = (
-        f"npx cdk bootstrap {target} --qualifier {environment.bootstrap.qualifier} "
-        f"--toolkit-stack-name CDKToolkit-{environment.bootstrap.qualifier}"
-        + (f" --custom-permissions-boundary {boundary}" if boundary else "")
-    )
-    stacks_of = f"'{environment.name}/*' -c env={environment.name}{context}"
-    commands = [bootstrap, f"npx cdk diff {stacks_of}", f"npx cdk deploy {stacks_of}"]
+    context = [word for key, folder in folders.items() for word in ("-c", f"{key}={folder}")]
+    options = [word for key, folder in folders.items() for word in (f"--{key}", folder)]
+    boundary, qualifier = environment.bootstrap.permissions_boundary, environment.bootstrap.qualifier
+    bootstrap = quote_command(
+        "npx", "cdk", "bootstrap", f"aws://{environment.account}/{environment.region}", "--qualifier", qualifier,
+        "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
+        *(["--custom-permissions-boundary", boundary] if boundary else []),
+    )  # fmt: skip
+    deploys = [build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")]
+    commands = [bootstrap, *deploys]
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
-        commands.append(f"git push, then once: kubectl apply -k {folder}")
-    return [*commands, f"tandem artifacts list --env {environment.name}{options}"]  # and that prints what comes after
+        commands.append(f"git push, then once: {quote_command('kubectl', 'apply', '-k', folder)}")
+    # and that prints what comes after
+    return [*commands, build_tandem_command("artifacts list", environment.name, *options)]
 
 
 def _plain(inputs: Inputs, environment: Environment, folders: Mapping[str, str]) -> dict[str, object]:

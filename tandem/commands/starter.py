@@ -13,6 +13,7 @@ from pathlib import Path
 from tandem.commands.outcome import Exit, print_json
 from tandem.commands.selection import Selection
 from tandem.rules.naming import TAKEN_NAMES
+from tandem.shell_command import quote_command
 from tandem.spec.faults import Fault, SpecError
 
 NAME = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")  # short enough for every name made from it
@@ -44,7 +45,7 @@ def new(name: str, chosen: Selection) -> Exit:
     else:
         for path in targets:
             print(f"wrote {path}")
-        print(f"next: fill in account, region, zones and price, then `tandem check {name}`")
+        print(f"next: fill in account, region, zones and price, then `{quote_command('tandem', 'check', name)}`")
     return Exit.DONE
 
 

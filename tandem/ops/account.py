@@ -8,6 +8,7 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
+from tandem.aws_fault import watch_answers
 from tandem.ops.fault import RefusedError, ask, fault_of
 from tandem.spec.environment import Environment
 
@@ -43,12 +44,14 @@ def client(environment: Environment, service: str, shared: Any = None) -> Any:
         user_agent_extra="tandem-ops",
     )  # fmt: skip
     try:
-        return (shared or session()).client(service, region_name=environment.region, config=config)
+        made = (shared or session()).client(service, region_name=environment.region, config=config)
     except BotoCoreError as error:
         raise fault_of(error, service=service, operation="Connect", where=environment.region) from error
     except ValueError as error:
         raise RefusedError(f"the AWS settings cannot be used ({error})", where=environment.region,
                            change="correct AWS_ENDPOINT_URL if it is set") from None  # fmt: skip
+    watch_answers(made)
+    return made
 
 
 def require_account(environment: Environment, shared: Any = None) -> str:

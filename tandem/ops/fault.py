@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from botocore import exceptions as boto
 from botocore import xform_name
 
-from tandem.aws_fault import RAISED, Kind, brief, code_of, unanswered
+from tandem.aws_fault import PARSER_ERRORS, RAISED, Kind, brief, code_of, unanswered
 
 __all__ = ["ACTIONS", "RAISED", "DeniedError", "OpsError", "RefusedError", "ask", "code_of", "fault_of"]
 
@@ -83,9 +83,10 @@ def ask(client: Any, operation: str, where: str, **parameters: Any) -> dict[str,
     Raises:
         OpsError: it failed; a service's own refusal is in `__cause__`.
     """
+    call = getattr(client, xform_name(operation))
     try:
-        found: dict[str, Any] = getattr(client, xform_name(operation))(**parameters)
-    except RAISED as error:
+        found: dict[str, Any] = call(**parameters)
+    except (*RAISED, *PARSER_ERRORS) as error:
         raise fault_of(
             error, service=client.meta.service_model.service_name, operation=operation, where=where
         ) from error
@@ -139,5 +140,5 @@ def _answered(error: boto.ClientError, service: str, operation: str, where: str)
 _CHANGES: dict[Kind, tuple[type[OpsError], str]] = {
     "no credentials": (OpsError, "log in, or set AWS_PROFILE (aws sts get-caller-identity shows who you are)"),
     "misconfigured": (RefusedError, "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region"),
-    "unreachable": (OpsError, "check the region's name, DNS and the way out of this machine, then try again"),
+    "unreachable": (OpsError, "check the region's name, DNS, proxies and the way out of this machine, then try again"),
 }

@@ -18,6 +18,7 @@ from tandem.ops.fault import DeniedError, OpsError, code_of
 from tandem.ops.left import Left
 from tandem.ops.log_groups import KEPT_LOGS, log_groups
 from tandem.ops.owned import Owned
+from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
 Search = Callable[[Account, Owned], Iterator[Left]]
@@ -82,10 +83,19 @@ def _turn(kind: str) -> tuple[int, str]:
 
 def _stacks(account: Account, _owned: Owned) -> Iterator[Left]:
     for kind, one in stacks(account).items():
-        remove = f"aws cloudformation delete-stack --stack-name {one.name}"
-        if kind == STAYS and one.ours:
-            yield Left(kind="stack", name=one.name, note="the record of the buckets; costs nothing", kept=True)
+        remove, look = (
+            quote_command("aws", "cloudformation", verb, "--stack-name", one.name)
+            for verb in ("delete-stack", "describe-stacks")
+        )
+        untagged = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({look})"
+        if kind == STAYS and (one.ours or one.adoptable):
+            note = "the record of the buckets; costs nothing" if one.ours else untagged
+            yield Left(kind="stack", name=one.name, note=note, kept=True)
         elif one.ours:
+            yield Left(kind="stack", name=one.name, note=one.status, remove=remove)
+        elif one.adoptable:
+            adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", one.name)
+            remove = f"{untagged}, and only if it is yours {adopt}"
             yield Left(kind="stack", name=one.name, note=one.status, remove=remove)
 
 
@@ -106,7 +116,7 @@ def _buckets(account: Account, _owned: Owned) -> Iterator[Left]:
 
 def _log_groups(account: Account, owned: Owned) -> Iterator[Left]:
     for group in log_groups(account, owned):
-        remove = f"aws logs delete-log-group --log-group-name {group.name}"
+        remove = quote_command("aws", "logs", "delete-log-group", "--log-group-name", group.name)
         yield Left(
             kind="log group", name=group.name, note=KEPT_LOGS if group.kept else f"{group.size} bytes",
             remove=remove, kept=group.kept,
@@ -115,15 +125,15 @@ def _log_groups(account: Account, owned: Owned) -> Iterator[Left]:
 
 def _clusters(account: Account, _owned: Owned) -> Iterator[Left]:
     """Yield the cluster of our name and what stands in it; EKS says whose each is, and a name says it of none."""
-    cluster, told = account.cluster, f"--cluster-name {account.cluster}"
+    cluster, named = account.cluster, ("--cluster-name", account.cluster)
     found = _of_eks(account, "DescribeCluster", cluster, name=cluster)
     if found is None:
         return
     tags, where = found["cluster"].get("tags", {}), f"Pod Identity associations of {cluster}"
-    look = f"aws eks describe-cluster --name {cluster}"
+    look = quote_command("aws", "eks", "describe-cluster", "--name", cluster)
     for row in account.pages("eks", "ListPodIdentityAssociations", "associations", where, clusterName=cluster):
         identity = row["associationId"]
-        command = f"aws eks delete-pod-identity-association {told} --association-id {identity}"
+        command = quote_command("aws", "eks", "delete-pod-identity-association", *named, "--association-id", identity)
         yield Left(
             kind="Pod Identity association", name=identity, note=f"{row['namespace']}/{row['serviceAccount']}",
             remove=_careful(account, tags, look, command),
@@ -131,14 +141,14 @@ def _clusters(account: Account, _owned: Owned) -> Iterator[Left]:
     for group in account.pages("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
         said = _of_eks(account, "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
         if said is not None:
-            which = f"{told} --nodegroup-name {group}"
+            which = (*named, "--nodegroup-name", group)
             remove = _careful(
-                account, said["nodegroup"].get("tags", {}), f"aws eks describe-nodegroup {which}",
-                f"aws eks delete-nodegroup {which}",
+                account, said["nodegroup"].get("tags", {}), quote_command("aws", "eks", "describe-nodegroup", *which),
+                quote_command("aws", "eks", "delete-nodegroup", *which),
             )  # fmt: skip
             yield Left(kind="node group", name=group, remove=remove)
-    yield Left(kind="cluster", name=cluster,
-               remove=_careful(account, tags, look, f"aws eks delete-cluster --name {cluster}"))  # fmt: skip
+    remove = quote_command("aws", "eks", "delete-cluster", "--name", cluster)
+    yield Left(kind="cluster", name=cluster, remove=_careful(account, tags, look, remove))
 
 
 def _of_eks(account: Account, operation: str, where: str, **named: str) -> dict[str, Any] | None:
@@ -158,18 +168,19 @@ def _careful(account: Account, tags: Mapping[str, str], look: str, command: str)
 
 
 def _load_balancers(account: Account, owned: Owned) -> Iterator[Left]:
-    for what, operation, key, kind, command in (
+    for what, operation, key, kind, verb, flag in (
         ("LoadBalancers", "DescribeLoadBalancers", "LoadBalancerArn", "load balancer",
-         "aws elbv2 delete-load-balancer --load-balancer-arn"),
+         "delete-load-balancer", "--load-balancer-arn"),
         ("TargetGroups", "DescribeTargetGroups", "TargetGroupArn", "target group",
-         "aws elbv2 delete-target-group --target-group-arn"),
+         "delete-target-group", "--target-group-arn"),
     ):  # fmt: skip
         arns = [row[key] for row in account.pages("elbv2", operation, what, "load balancers")]
         for chunk in _chunks(arns):
             said = account.ask("elbv2", "DescribeTags", "load balancers", ResourceArns=chunk)
             for row in said["TagDescriptions"]:
                 if owned.tagged(tags_of(row["Tags"])):
-                    yield Left(kind=kind, name=row["ResourceArn"], remove=f"{command} {row['ResourceArn']}")
+                    remove = quote_command("aws", "elbv2", verb, flag, row["ResourceArn"])
+                    yield Left(kind=kind, name=row["ResourceArn"], remove=remove)
 
 
 def _classic_load_balancers(account: Account, owned: Owned) -> Iterator[Left]:
@@ -179,7 +190,7 @@ def _classic_load_balancers(account: Account, owned: Owned) -> Iterator[Left]:
         for row in said["TagDescriptions"]:
             if owned.tagged(tags_of(row["Tags"])):
                 name = row["LoadBalancerName"]
-                remove = f"aws elb delete-load-balancer --load-balancer-name {name}"
+                remove = quote_command("aws", "elb", "delete-load-balancer", "--load-balancer-name", name)
                 yield Left(kind="load balancer", name=name, remove=remove)
 
 
@@ -194,23 +205,23 @@ def _schedules(account: Account, owned: Owned) -> Iterator[Left]:
         if not owned.named(name):
             continue
         for row in account.pages("scheduler", "ListSchedules", "Schedules", name, GroupName=name):
-            remove = f"aws scheduler delete-schedule --group-name {name} --name {row['Name']}"
+            remove = quote_command("aws", "scheduler", "delete-schedule", "--group-name", name, "--name", row["Name"])
             yield Left(kind="schedule", name=f"{name}/{row['Name']}", remove=remove)
-        yield Left(kind="schedule group", name=name, remove=f"aws scheduler delete-schedule-group --name {name}")
+        remove = quote_command("aws", "scheduler", "delete-schedule-group", "--name", name)
+        yield Left(kind="schedule group", name=name, remove=remove)
     for row in account.pages("scheduler", "ListSchedules", "Schedules", "schedules", GroupName="default"):
         if owned.named(row["Name"]) or owned.generated(row["Name"]):
-            remove = f"aws scheduler delete-schedule --name {row['Name']}"
+            remove = quote_command("aws", "scheduler", "delete-schedule", "--name", row["Name"])
             yield Left(kind="schedule", name=row["Name"], remove=remove)
 
 
 def _rules(account: Account, owned: Owned) -> Iterator[Left]:
     for row in account.pages("events", "ListRules", "Rules", "EventBridge rules"):
         if owned.named(row["Name"]) or owned.generated(row["Name"]):
-            yield Left(
-                kind="EventBridge rule", name=row["Name"],
-                remove=f"remove its targets (aws events list-targets-by-rule --rule {row['Name']}), then aws events "
-                f"delete-rule --name {row['Name']}",
-            )  # fmt: skip
+            look = quote_command("aws", "events", "list-targets-by-rule", "--rule", row["Name"])
+            command = quote_command("aws", "events", "delete-rule", "--name", row["Name"])
+            remove = f"remove its targets ({look}), then {command}"
+            yield Left(kind="EventBridge rule", name=row["Name"], remove=remove)
 
 
 def _roles(account: Account, owned: Owned) -> Iterator[Left]:
@@ -226,18 +237,18 @@ def _roles(account: Account, owned: Owned) -> Iterator[Left]:
                 continue
             raise
         if owned.tagged(tags) or (not owned.strange(tags) and (owned.named(name) or owned.generated(name))):
-            yield Left(
-                kind="role", name=name,
-                remove=f"take its policies away (aws iam list-attached-role-policies and list-role-policies "
-                f"--role-name {name}), then aws iam delete-role --role-name {name}",
-            )  # fmt: skip
+            attached, own, command = (
+                quote_command("aws", "iam", verb, "--role-name", name)
+                for verb in ("list-attached-role-policies", "list-role-policies", "delete-role")
+            )
+            yield Left(kind="role", name=name, remove=f"take its policies away ({attached}; {own}), then {command}")
 
 
 def _policies(account: Account, owned: Owned) -> Iterator[Left]:
     """Yield policies; those of people stay, for whoever takes the environment down has his rights from them."""
     people = {names.people_policy(account.environment, kind) for kind in names.PEOPLE}
     for row in account.pages("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
-        name, remove = row["PolicyName"], f"aws iam delete-policy --policy-arn {row['Arn']}"
+        name, remove = row["PolicyName"], quote_command("aws", "iam", "delete-policy", "--policy-arn", row["Arn"])
         if name in people:
             note = f"rights of people, attached to {row.get('AttachmentCount', 0)}; when none has it: {remove}"
             yield Left(kind="policy", name=row["Arn"], note=note, remove=remove, kept=True)
@@ -249,9 +260,8 @@ def _repositories(account: Account, owned: Owned) -> Iterator[Left]:
     for row in account.pages("ecr", "DescribeRepositories", "repositories", "ECR repositories"):
         name = row["repositoryName"]
         if owned.named(name):
-            yield Left(
-                kind="ECR repository", name=name, remove=f"aws ecr delete-repository --force --repository-name {name}"
-            )
+            remove = quote_command("aws", "ecr", "delete-repository", "--force", "--repository-name", name)
+            yield Left(kind="ECR repository", name=name, remove=remove)
 
 
 def _keys(account: Account, owned: Owned) -> Iterator[Left]:
@@ -278,7 +288,7 @@ def _keys(account: Account, owned: Owned) -> Iterator[Left]:
             )
             yield Left(kind="KMS key", name=identity, note=note, kept=True)
         else:
-            remove = f"aws kms schedule-key-deletion --key-id {identity}"
+            remove = quote_command("aws", "kms", "schedule-key-deletion", "--key-id", identity)
             yield Left(kind="KMS key", name=identity, note=str(about.get("Description", "")), remove=remove)
     if denied and not read:
         raise denied
@@ -291,7 +301,7 @@ def _dashboards(account: Account, owned: Owned) -> Iterator[Left]:
     ):
         name = row["DashboardName"]
         if owned.named(name):
-            remove = f"aws cloudwatch delete-dashboards --dashboard-names {name}"
+            remove = quote_command("aws", "cloudwatch", "delete-dashboards", "--dashboard-names", name)
             yield Left(kind="dashboard", name=name, remove=remove)
 
 
@@ -305,7 +315,7 @@ def _alarms(account: Account, owned: Owned) -> Iterator[Left]:
             name = row["AlarmName"]
             if any(name.startswith(f"{other}-") for other in owned.others) or not owned.speaks(_texts(row)):
                 continue
-            remove = f"aws cloudwatch delete-alarms --alarm-names {name}"
+            remove = quote_command("aws", "cloudwatch", "delete-alarms", "--alarm-names", name)
             yield Left(kind="alarm", name=name, remove=remove)
 
 
@@ -324,7 +334,8 @@ def _topics(account: Account, owned: Owned) -> Iterator[Left]:
     for row in account.pages("sns", "ListTopics", "Topics", "SNS topics"):
         name = str(row["TopicArn"]).rpartition(":")[2]
         if owned.named(name) or owned.generated(name):
-            yield Left(kind="SNS topic", name=name, remove=f"aws sns delete-topic --topic-arn {row['TopicArn']}")
+            remove = quote_command("aws", "sns", "delete-topic", "--topic-arn", row["TopicArn"])
+            yield Left(kind="SNS topic", name=name, remove=remove)
 
 
 def _queues(account: Account, owned: Owned) -> Iterator[Left]:
@@ -332,21 +343,23 @@ def _queues(account: Account, owned: Owned) -> Iterator[Left]:
         for url in account.pages("sqs", "ListQueues", "QueueUrls", "SQS queues", QueueNamePrefix=prefix):
             name = str(url).rpartition("/")[2]
             if owned.named(name) or owned.generated(name):
-                yield Left(kind="SQS queue", name=name, remove=f"aws sqs delete-queue --queue-url {url}")
+                remove = quote_command("aws", "sqs", "delete-queue", "--queue-url", url)
+                yield Left(kind="SQS queue", name=name, remove=remove)
 
 
 def _functions(account: Account, owned: Owned) -> Iterator[Left]:
     for row in account.pages("lambda", "ListFunctions", "Functions", "Lambda functions"):
         name = row["FunctionName"]
         if owned.named(name) or owned.generated(name):
-            remove = f"aws lambda delete-function --function-name {name}"
+            remove = quote_command("aws", "lambda", "delete-function", "--function-name", name)
             yield Left(kind="Lambda function", name=name, remove=remove)
 
 
 def _projects(account: Account, owned: Owned) -> Iterator[Left]:
     for name in account.pages("codebuild", "ListProjects", "projects", "CodeBuild projects"):
         if owned.named(name):
-            yield Left(kind="CodeBuild project", name=name, remove=f"aws codebuild delete-project --name {name}")
+            remove = quote_command("aws", "codebuild", "delete-project", "--name", name)
+            yield Left(kind="CodeBuild project", name=name, remove=remove)
 
 
 def _budgets(account: Account, owned: Owned) -> Iterator[Left]:
@@ -354,7 +367,7 @@ def _budgets(account: Account, owned: Owned) -> Iterator[Left]:
     for row in account.pages("budgets", "DescribeBudgets", "Budgets", "budgets", AccountId=number):
         name = row["BudgetName"]
         if owned.named(name):
-            remove = f"aws budgets delete-budget --account-id {number} --budget-name {name}"
+            remove = quote_command("aws", "budgets", "delete-budget", "--account-id", number, "--budget-name", name)
             yield Left(kind="budget", name=name, remove=remove)
 
 

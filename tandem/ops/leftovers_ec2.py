@@ -15,6 +15,7 @@ from tandem.ops.destroy.account import Account, tags_of
 from tandem.ops.destroy.fleet import ALIVE
 from tandem.ops.left import Left
 from tandem.ops.owned import Owned
+from tandem.shell_command import quote_command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +83,7 @@ def _search(kind: Kind, account: Account, owned: Owned) -> Iterator[Left]:
             continue
         identity = str(row[kind.identity])
         note = ", ".join(part for part in (tags.get("Name", ""), state) if part)
-        yield Left(kind=kind.what, name=identity, note=note, remove=f"{kind.command} {identity}")
+        yield Left(kind=kind.what, name=identity, note=note, remove=quote_command(*kind.command.split(), identity))
 
 
 def _rows(kind: Kind, account: Account) -> Iterator[dict[str, Any]]:

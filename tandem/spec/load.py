@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+from tandem.shell_command import quote_command
 from tandem.spec.document import Document, read_document
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -113,7 +114,7 @@ def _nothing(environments: Path, experiments: Path) -> Fault:
 def _missing(folder: Path, name: str, present: list[str]) -> Fault:
     return Fault(
         file=str(folder / f"{name}.yaml"), path="", got="no such file", allowed=", ".join(present) or "none yet",
-        change=f"name one of these, or make it with `tandem new {name}`",
+        change=f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`",
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tandem.shell_command import quote_command
 from tandem.spec.slug import slug
 
 if TYPE_CHECKING:  # a pod that asks for a mount's name has no specification, nor the modules of one
@@ -216,7 +217,9 @@ def compile_label(experiment: Experiment) -> tuple[str, str]:
 
 def start_command(namespace: str, cron_job: str, *, again: str = "1") -> str:
     """Return the command that starts a CronJob once, by hand; `again` tells its runs apart."""
-    return f"kubectl -n {namespace} create job --from=cronjob/{cron_job} {cron_job}-{again}"
+    return quote_command(
+        "kubectl", "-n", namespace, "create", "job", f"--from=cronjob/{cron_job}", f"{cron_job}-{again}"
+    )
 
 
 def _joined(start: str, middle: str, end: str) -> str:

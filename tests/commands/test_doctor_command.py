@@ -13,7 +13,9 @@ import pytest
 from artifact_fixtures import ACCOUNT, variables
 
 from tandem.cli import main
+from tandem.commands.doctor import _rows
 from tandem.commands.resolve import ResolveError
+from tandem.ops.doctor import Line
 
 ROOT = Path(__file__).resolve().parents[2]
 POST, NATIVE, DEV = "post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge"
@@ -83,7 +85,7 @@ def test_lines_fit_a_screen_but_for_commands_and_long_names(ran: dict[str, Ran],
 def test_groups_stand_in_their_order(ran: dict[str, Ran]) -> None:
     heads = [line for line in ran[POST].out.splitlines() if line and " " not in line]
 
-    assert heads == ["account", "network", "capacity", "artifacts", "cluster", "people"]
+    assert heads == ["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
 
 def test_the_last_line_has_the_verdict_and_the_counts(ran: dict[str, Ran]) -> None:
@@ -139,3 +141,12 @@ def test_the_policy_is_printed_without_asking_anybody(
 
     assert run(specs, "--env", "post-us-east-2", "--policy") == 0
     assert json.loads(capsys.readouterr().out)["Version"] == "2012-10-17"
+
+
+def test_no_control_character_of_a_strangers_text_is_printed() -> None:
+    line = Line(
+        group="cluster", check="fleet", level="warn", said="of \x1b[2Jeve:\ncurl", do="see\x9b31m", command="id\r\x1b",
+        code=0,
+    )  # fmt: skip
+
+    assert all(row.isprintable() for row in _rows(line))

@@ -120,7 +120,7 @@ def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet: Fleet
 
     now = datetime.now(UTC)
     lease = Lease(run="r", who="anna", experiment=None, node_label={}, created=now, deadline=now, beats=True,
-                  schedule="stop-r")  # fmt: skip
+                  schedule="stop-r", nodes=1)  # fmt: skip
     start = schedule(fleet.guarded, lease)
     for name in ("Arn", "RoleArn", "Input", "DeadLetterConfig"):
         assert sent[0]["Target"][name] == start["Target"][name]

@@ -6,7 +6,6 @@ earlier verdict; the same files and the same flags give the same bytes.
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from tandem.bench.manifest import FILE as MANIFEST
 from tandem.bench.manifest import Manifest, run_id
 from tandem.bench.output.equality import equality
 from tandem.metrics import metric
+from tandem.shell_command import quote_command
 
 NEEDED = (RECORDS, counters.FILE, rounds.FILE, MANIFEST)
 """The files of a run that a verdict is made from; each but the first and the last may be absent, and is missed."""
@@ -177,5 +177,5 @@ def _recompute(folder: Path, asked: Asked, run: Manifest) -> Iterator[str]:
         flags += ["--price", f"{asked.usd_per_hour:.15g}"]
     if asked.tokenizer is not None:
         flags += ["--tokenizer", asked.tokenizer.name]
-    yield shlex.join(["tandem", "bench", "report", folder.resolve().name, *flags])
+    yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
     yield f"measured by Tandem {run.version}; {', '.join(NEEDED[:-1])} and {NEEDED[-1]} are all it needs"

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tandem.bench.fault import BenchError, WorldError
+from tandem.shell_command import quote_command
 
 REPOSITORY = "https://github.com/ray-project/llmperf"
 COMMIT = "f1d6bed47e4501b0e371082b41601b59ab55269f"  # 2024-12-08, the newest there is; Apache-2.0
@@ -47,10 +48,11 @@ def require(folder: Path) -> None:
         raise BenchError(f"there is no {SCRIPT} in it", where=str(folder), change=WITHOUT)
     found = tree_id(folder)
     if found != TREE:
+        look = quote_command("git", "-C", str(folder), "status")
         raise BenchError(
             f"these are not the files of llmperf's commit {COMMIT[:12]}: git's tree id is {found}, not {TREE}",
             where=str(folder),
-            change=f"check that commit out, unchanged and with nothing added (git -C {folder} status), and run again",
+            change=f"check that commit out, unchanged and with nothing added ({look}), and run again",
         )
 
 

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from botocore import xform_name
-
 from tandem.ops.account import client, session
-from tandem.ops.fault import RAISED, ask, fault_of
+from tandem.ops.fault import ask
+from tandem.ops.row_pages import iterate_rows
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -27,10 +26,12 @@ class Account:
     Args:
         environment: whose account and region.
         make: of a boto3 client, by environment and service.
+        adopted: names of untagged stacks that the operator says are this environment's.
     """
 
     environment: Environment
     make: Callable[[Environment, str], Any] = field(default_factory=sharing)
+    adopted: frozenset[str] = frozenset()
     _made: dict[str, Any] = field(default_factory=dict, init=False)
 
     @property
@@ -62,20 +63,12 @@ class Account:
         return ask(self.client(service), operation, where, **parameters)
 
     def pages(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
-        """Yield what stands under `key` of every page.
+        """Return what stands under `key` of every page, asked page by page.
 
         Raises:
-            OpsError: a page failed.
+            OpsError: a page failed, or the list does not end.
         """
-        asked, method = self.client(service), xform_name(operation)
-        if not asked.can_paginate(method):
-            yield from self.ask(service, operation, where, **parameters).get(key) or []
-            return
-        try:
-            for page in asked.get_paginator(method).paginate(**parameters):
-                yield from page.get(key) or []
-        except RAISED as error:
-            raise fault_of(error, service=service, operation=operation, where=where) from error
+        return iterate_rows(self.client(service), operation, key, where, **parameters)
 
 
 def tags_of(rows: list[dict[str, str]] | None) -> dict[str, str]:

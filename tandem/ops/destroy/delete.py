@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tandem.ops.destroy.account import Account, tags_of
-from tandem.ops.destroy.stacks import GOING, STUCK, Resource, Stack, resources, stack, stuck_resources
+from tandem.ops.destroy.stacks import GOING, ORDER, STUCK, Resource, Stack, resources, stack, stuck_resources
 from tandem.ops.fault import OpsError, RefusedError, code_of
+from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
 Say = Callable[[str], None]
@@ -68,12 +69,54 @@ def require_ours(account: Account, found: Stack) -> None:
     Raises:
         RefusedError: it is another's.
     """
-    if not found.ours:
+    if found.ours:
+        return
+    missing, look = f"{names.OWNER_TAG}={account.name}", _build_stack_command("describe-stacks", found)
+    if found.adoptable:
+        adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", found.name)
         raise RefusedError(
-            f"this stack has no tag {names.OWNER_TAG}={account.name}: another tool or environment made it, and it is "
-            "left alone", where=found.name,
-            change=f"see whose it is (aws cloudformation describe-stacks --stack-name {found.name}); if it is a stack "
-            "of yours from before that tag, deploy it once more or delete it by hand, then run this again",
+            f"this stack has no tag {missing}: its name and its description are like ours, and anybody may have "
+            "written them, so it is left alone", where=found.name,
+            change=f"see whose it is ({look}); if it is yours, from before that tag: {adopt}",
+        )  # fmt: skip
+    raise RefusedError(
+        f"this stack has no tag {missing}: another tool or environment made it, and it is left alone", where=found.name,
+        change=f"see whose it is ({look}); if it is yours, deploy it once more or delete it by hand, then run this "
+        "again",
+    )  # fmt: skip
+
+
+def require_all_ours(account: Account, found: Sequence[Stack]) -> None:
+    """Make sure that all stacks are this environment's; untagged ones that look like ours are named together.
+
+    Raises:
+        RefusedError: one is another's, or was not adopted.
+    """
+    strangers = sorted((row for row in found if not row.ours), key=lambda row: row.adoptable)
+    if len(strangers) == 1 or (strangers and not strangers[0].adoptable):
+        require_ours(account, strangers[0])
+    if strangers:
+        untagged = [row.name for row in strangers]
+        adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", *untagged)
+        raise RefusedError(
+            f"these stacks have no tag {names.OWNER_TAG}={account.name}: {', '.join(untagged)}. Their names and "
+            "descriptions are like ours, and anybody may have written them, so they are left alone", where=account.name,
+            change=f"see whose each is (aws cloudformation describe-stacks); name those that are yours: {adopt}",
+        )  # fmt: skip
+
+
+def require_known_names(account: Account) -> None:
+    """Make sure that only stacks which a teardown deletes are adopted.
+
+    Raises:
+        RefusedError: another name is.
+    """
+    known = {names.stack(account.environment, kind) for kind in ORDER}
+    unknown = sorted(account.adopted - known)
+    if unknown:
+        raise RefusedError(
+            f"--adopt-untagged names what is no stack of this environment: {', '.join(unknown)}", where=account.name,
+            change=f"name of these: {', '.join(sorted(known))}",
         )  # fmt: skip
 
 
@@ -195,17 +238,22 @@ def stuck(account: Account, found: Stack) -> OpsError:
 
 def advice(account: Account, found: Stack, failed: Sequence[Resource]) -> str:
     """Return what to do about resources that were not deleted, the surest first."""
-    said = [_ADVICE[kind].format(cluster=account.cluster) for kind in _ADVICE if _any(failed, kind)]
+    look = quote_command("aws", "eks", "list-nodegroups", "--cluster-name", account.cluster)
+    said = [_ADVICE[kind].format(cluster=account.cluster, look=look) for kind in _ADVICE if _any(failed, kind)]
     if "cannot be assumed" in f"{found.reason}{''.join(one.reason for one in failed)}":
         said.insert(0, "bootstrap the CDK again: the role with which it deployed is gone")
-    retain = " ".join(one.logical_id for one in failed)
+    retain = [resource.logical_id for resource in failed]
     last = (
-        f"if they may stay, and you remove them by hand: aws cloudformation delete-stack --stack-name {found.name} "
-        f"--retain-resources {retain}"
+        "if they may stay, and you remove them by hand: "
+        + _build_stack_command("delete-stack", found, "--retain-resources", *retain)
         if retain
-        else f"aws cloudformation describe-stack-events --stack-name {found.name}"
+        else _build_stack_command("describe-stack-events", found)
     )
     return ", or ".join([*said, "remove what each of them waits for and run this again", last])
+
+
+def _build_stack_command(verb: str, found: Stack, *flags: str) -> str:
+    return quote_command("aws", "cloudformation", verb, "--stack-name", found.name, *flags)
 
 
 def _any(failed: Sequence[Resource], kind: str) -> bool:
@@ -216,6 +264,6 @@ _ADVICE = {
     "Custom::AWSCDK-EKS": "see that {cluster} and its nodes still run: these are deleted through its Kubernetes API",
     "AWS::EC2::": "see what is left in the VPC (load balancers, interfaces, instances of others)",
     "AWS::EKS::Nodegroup": "see why its nodes do not drain: a pod with a finalizer, a PodDisruptionBudget",
-    "AWS::EKS::Cluster": "see what is left in {cluster}: aws eks list-nodegroups --cluster-name {cluster}",
+    "AWS::EKS::Cluster": "see what is left in {cluster}: {look}",
     "AWS::Lambda::Function": "wait half an hour, until Lambda has given back its network interfaces",
 }

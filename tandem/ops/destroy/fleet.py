@@ -13,6 +13,7 @@ from tandem import stop
 from tandem.ops.destroy.account import Account, tags_of
 from tandem.ops.fault import OpsError, RefusedError, code_of
 from tandem.ops.guarded import guarded
+from tandem.shell_command import build_tandem_command, quote_command
 from tandem.spec import names
 
 ALIVE = ("pending", "running", "shutting-down", "stopping", "stopped")
@@ -65,7 +66,8 @@ def require_parked(account: Account, now: datetime, *, leaving: bool = False) ->
         RefusedError: somebody has it, and how it is ended.
         OpsError: it cannot be known.
     """
-    end = f"end the run, or stop the fleet: tandem stop --env {account.name}; then run this again"
+    command = build_tandem_command("stop", account.name)
+    end = f"end the run, or stop the fleet: {command}; then run this again"
     seen = stop.look(_clients(account), guarded(account.environment), now)
     if seen.live:
         raise RefusedError(
@@ -81,7 +83,7 @@ def require_parked(account: Account, now: datetime, *, leaving: bool = False) ->
             f"whether a run holds the fleet is not known ({'; '.join(unread)})",
             where=guarded(account.environment).url(stop.POINTER_KEY),
             change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
-            f"after tandem stop --env {account.name}; then run this again",
+            f"after {command}; then run this again",
         )  # fmt: skip
     found = nodes(account, names.node_group(account.environment))
     living = [one for one in found if not (leaving and one.state == "shutting-down")]
@@ -94,7 +96,8 @@ def require_parked(account: Account, now: datetime, *, leaving: bool = False) ->
 
 def _clients(account: Account) -> stop.Clients:
     return stop.Clients(**{
-        service: account.client(service) for service in ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler")
+        service: account.client(service)
+        for service in ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
     })  # fmt: skip
 
 
@@ -155,12 +158,14 @@ def require_no_strangers(account: Account, seen: ClusterSeen) -> None:
         RefusedError: one has.
     """
     if seen.strangers:
-        first = seen.strangers[0]
+        look = quote_command(
+            "aws", "eks", "describe-nodegroup", "--cluster-name", account.cluster,
+            "--nodegroup-name", seen.strangers[0],
+        )  # fmt: skip
         raise RefusedError(
             f"node groups without the tag {names.OWNER_TAG}={account.name}: {', '.join(seen.strangers)}. Another tool "
             "made them, and they are left alone", where=account.cluster,
-            change="whoever made them removes them first (to see what it is: aws eks describe-nodegroup "
-            f"--cluster-name {account.cluster} --nodegroup-name {first}), then run this again",
+            change=f"whoever made them removes them first (to see what it is: {look}), then run this again",
         )  # fmt: skip
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from tandem.ops.destroy.account import Account
 from tandem.ops.fault import RefusedError
+from tandem.shell_command import quote_command
 from tandem.spec.environment import Environment, GitopsDelivery
 
 SAID = "--gitops-removed"
@@ -46,10 +47,11 @@ def require_removed(account: Account, *, said: bool) -> None:
     if said or not isinstance(environment.delivery, GitopsDelivery) or not found:
         return
     tool = {"argocd": "Argo CD", "flux": "Flux"}[environment.delivery.tool]
+    remove = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
     namespaces = ", ".join(f"tandem-{experiment}" for experiment in environment.experiments)
     raise RefusedError(
         f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver. It holds "
         f"in namespace {environment.delivery.namespace}: {', '.join(found)}", where=account.cluster,
-        change=f"kubectl delete -k manifests/{account.name}/gitops, wait until the namespaces {namespaces} are gone "
+        change=f"{remove}, wait until the namespaces {namespaces} are gone "
         f"(kubectl get namespaces), then run this again with {SAID}",
     )  # fmt: skip

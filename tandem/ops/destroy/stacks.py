@@ -1,7 +1,7 @@
 """The stacks of an environment as CloudFormation tells them, and whose they are.
 
-Invariant: a stack is ours by its tag, or by its description where it was deployed before the tag existed; a name alone
-makes nobody an owner.
+Invariant: the owner's tag alone makes a stack ours, or an operator who adopts an untagged one by its name. A name and a
+description make nobody an owner: anybody may write them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Stack:
     Args:
         kind: Network and so on.
         protected: whether CloudFormation refuses to delete it.
-        ours: whether this environment's deploy made it.
+        ours: whether this environment's deploy made it, by its tag, or its operator has adopted it.
+        adoptable: whether it has no owner's tag and a name and a description like ours, as one of before the tag.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Stack:
     reason: str
     protected: bool
     ours: bool
+    adoptable: bool
 
     @property
     def busy(self) -> bool:
@@ -134,9 +136,9 @@ def stuck_resources(account: Account, found: Stack) -> list[Resource]:
 
 def _stack(account: Account, kind: str, row: dict[str, Any]) -> Stack:
     owner = tags_of(row.get("Tags")).get(names.OWNER_TAG)
-    described = str(row.get("Description", "")).startswith(DESCRIBED)
+    adoptable = owner is None and str(row.get("Description", "")).startswith(DESCRIBED)
     return Stack(
         kind=kind, name=row["StackName"], id=row["StackId"], status=row["StackStatus"],
         reason=row.get("StackStatusReason", ""), protected=bool(row.get("EnableTerminationProtection")),
-        ours=owner == account.name if owner else described,
+        ours=owner == account.name or (adoptable and row["StackName"] in account.adopted), adoptable=adoptable,
     )  # fmt: skip

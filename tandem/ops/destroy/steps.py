@@ -15,6 +15,7 @@ from tandem.ops.destroy.delete import Settings, delete, require_ours
 from tandem.ops.destroy.fleet import cluster, nodes, require_no_strangers, require_parked
 from tandem.ops.destroy.stacks import GOING, ORDER, Stack, stack
 from tandem.ops.fault import OpsError, RefusedError
+from tandem.shell_command import quote_command
 from tandem.spec import names
 
 Say = Callable[[str], None]
@@ -60,8 +61,9 @@ def _open_cluster(account: Account, settings: Settings, say: Say) -> None:
     if not found.ours:
         raise RefusedError(
             f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}", where=account.cluster,
-            change="see whose it is (aws eks describe-cluster); if it is yours, lift its protection by hand: aws eks "
-            f"update-cluster-config --name {account.cluster} --no-deletion-protection",
+            change="see whose it is (aws eks describe-cluster); if it is yours, lift its protection by hand: "
+            + quote_command("aws", "eks", "update-cluster-config", "--name", account.cluster,
+                            "--no-deletion-protection"),
         )  # fmt: skip
     say(f"{account.cluster}: lifting deletion protection")
     update = account.ask(
@@ -106,8 +108,8 @@ def _living(account: Account, node_group: str) -> OpsError:
     ids = [one.id for one in nodes(account, node_group)]
     return OpsError(
         f"EC2 still lists {', '.join(ids)}", where=node_group or account.cluster,
-        change="see what holds them (aws ec2 describe-instances); if they are to end, aws ec2 terminate-instances "
-        f"--instance-ids {' '.join(ids)}, then run this again",
+        change="see what holds them (aws ec2 describe-instances); if they are to end, "
+        f"{quote_command('aws', 'ec2', 'terminate-instances', '--instance-ids', *ids)}, then run this again",
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tandem.ops.destroy.account import Account
-from tandem.ops.destroy.delete import require_ours, require_still
+from tandem.ops.destroy.delete import require_all_ours, require_known_names, require_still
 from tandem.ops.destroy.fleet import ClusterSeen, cluster, require_no_strangers, require_parked
 from tandem.ops.destroy.gitops import require_removed
 from tandem.ops.destroy.stacks import GOING, STAYS, STUCK, Stack, resources, stacks
@@ -68,10 +68,11 @@ def survey(account: Account, *, gitops_removed: bool) -> Survey:
         RefusedError: a lease or a node lives, a stack or a node group is another's, a GitOps tool still holds objects.
         OpsError: AWS does not say, or somebody deploys.
     """
+    require_known_names(account)
     found = stacks(account)
     leaving = going(found)
+    require_all_ours(account, leaving)
     for one in leaving:
-        require_ours(account, one)
         require_still(one)
     if leaving:
         fleet = found.get("Fleet")

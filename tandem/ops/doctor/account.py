@@ -10,11 +10,10 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import Any
 
-from botocore import xform_name
-
 from tandem.ops.account import client, session
 from tandem.ops.doctor.calls import CALLS, Call, known, resources
-from tandem.ops.fault import RAISED, DeniedError, OpsError, ask, code_of, fault_of
+from tandem.ops.fault import DeniedError, OpsError, ask, code_of, fault_of
+from tandem.ops.row_pages import iterate_rows
 from tandem.spec.environment import Environment
 
 
@@ -91,11 +90,13 @@ class Account:
             OpsError: as `ask`.
         """
         try:
-            pages = self.client(service).get_paginator(xform_name(operation)).paginate(**parameters)
-            return [row for page in pages for row in page.get(key, [])]
-        except RAISED as error:
-            told = fault_of(error, service=service, operation=operation, where=where)
-            raise self._named(told, service, operation) from error
+            return list(iterate_rows(self.client(service), operation, key, where, **parameters))
+        except OpsError as error:
+            raise self._named(error, service, operation) from error.__cause__
+
+    def explain(self, error: BaseException, service: str, operation: str, where: str) -> OpsError:
+        """Return the fault of a call that another module made with a client of this account."""
+        return self._named(fault_of(error, service=service, operation=operation, where=where), service, operation)
 
     def _named(self, error: OpsError, service: str, operation: str) -> OpsError:
         """Return the fault with the action and the resource that a policy lacks; GetCallerIdentity takes no right."""

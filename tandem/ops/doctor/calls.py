@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tandem.ops.guarded import partition_of, prefix_of
+from tandem.ops.guarded import former_prefix_of, partition_of, prefix_of
 from tandem.spec import names
 from tandem.spec.built_image import BUILT
 from tandem.spec.environment import Environment
@@ -44,6 +44,7 @@ def _call(service: str, operation: str, action: str | None = None) -> Call:
 
 CALLS = (
     _call("sts", "GetCallerIdentity", ""),
+    _call("autoscaling", "DescribeAutoScalingGroups"),
     _call("ce", "ListCostAllocationTags"),
     _call("cloudformation", "DescribeStacks"),
     _call("ec2", "DescribeAvailabilityZones"),
@@ -61,9 +62,12 @@ CALLS = (
     _call("iam", "GetPolicy"),
     _call("iam", "GetRole"),
     _call("iam", "GetUser"),
+    _call("lambda", "GetFunctionConfiguration"),
     _call("s3", "GetObject"),
     _call("s3", "HeadBucket", "s3:ListBucket"),
     _call("s3", "ListBuckets", "s3:ListAllMyBuckets"),
+    _call("scheduler", "GetSchedule"),
+    _call("scheduler", "ListSchedules"),
     _call("secretsmanager", "DescribeSecret"),
     _call("service-quotas", "ListAWSDefaultServiceQuotas", "servicequotas:ListAWSDefaultServiceQuotas"),
     _call("service-quotas", "ListServiceQuotas", "servicequotas:ListServiceQuotas"),
@@ -77,7 +81,6 @@ PROOF_CALLS = (
     _call("eks", "ListUpdates"),
     _call("scheduler", "CreateSchedule"),
     _call("scheduler", "DeleteSchedule"),
-    _call("scheduler", "GetSchedule"),
     _call("sqs", "DeleteMessage"),
     _call("sqs", "GetQueueUrl"),
     _call("sqs", "ReceiveMessage"),
@@ -118,6 +121,8 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
     principals = _principals(environment)
     updates = [arn("eks", f"cluster/{cluster}"), arn("eks", f"nodegroup/{cluster}/{group}/*")]
     schedules = [arn("scheduler", f"schedule/{names.schedule_group(environment)}/{PROOF}*")]
+    every_schedule = [arn("scheduler", f"schedule/{names.schedule_group(environment)}/*")]
+    prefixes = {prefix_of(environment), former_prefix_of(environment)}  # an older release's objects still rule
     queue = [arn("sqs", names.dead_letter_queue(environment))]
     found = {
         "cloudformation:DescribeStacks": [arn("cloudformation", f"stack/{environment.name}-*/*")],
@@ -126,14 +131,15 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
         "eks:DescribeNodegroup": [arn("eks", f"nodegroup/{cluster}/{group}/*")],
         "iam:GetRole": [one for one in principals if ":role/" in one],
         "iam:GetUser": [one for one in principals if ":user/" in one],
-        "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{prefix_of(environment)}{key}" for key in FENCE_AND_LEASES],
+        "lambda:GetFunctionConfiguration": [arn("lambda", f"function:{names.guard_function(environment, 'stop')}")],
+        "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{prefix}{key}" for prefix in prefixes for key in FENCE_AND_LEASES],
         "s3:ListBucket": [f"arn:{place}:s3:::{name}" for name in buckets],
         "sns:ListSubscriptionsByTopic": [topic_arn(environment)],
         "eks:DescribeUpdate": updates,
         "eks:ListUpdates": updates,
         "scheduler:CreateSchedule": schedules,
         "scheduler:DeleteSchedule": schedules,
-        "scheduler:GetSchedule": schedules,
+        "scheduler:GetSchedule": every_schedule,
         "sqs:DeleteMessage": queue,
         "sqs:GetQueueUrl": queue,
         "sqs:ReceiveMessage": queue,

@@ -10,6 +10,7 @@ from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import Finding, fail, ok, unknown, warn
 from tandem.ops.doctor.offering import offered_zones
 from tandem.ops.doctor.subject import Subject
+from tandem.shell_command import quote_command
 from tandem.stop import BLOCK_MARGIN
 
 PRICE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
@@ -34,10 +35,10 @@ def offering(subject: Subject, account: Account) -> Iterator[Finding]:
         yield ok(f"{kind} is offered in {zone}")
         return
     where = f"only in {', '.join(sorted(offered))}" if offered else f"nowhere in {environment.region}"
-    look = (
-        f"aws ec2 describe-instance-type-offerings --region {environment.region} --location-type availability-zone-id "
-        f"--filters Name=instance-type,Values={kind}"
-    )
+    look = quote_command(
+        "aws", "ec2", "describe-instance-type-offerings", "--region", environment.region,
+        "--location-type", "availability-zone-id", "--filters", f"Name=instance-type,Values={kind}",
+    )  # fmt: skip
     said = f"{kind} is not offered to this account in {zone}, {where}"
     if environment.capacity.needs_reservation and not environment.capacity.awaits_reservation:
         yield warn(said, "a type may be hidden from an account: what was reserved decides, see the next line", look)
@@ -54,10 +55,10 @@ def quota(subject: Subject, account: Account) -> Iterator[Finding]:
         return
     name = QUOTAS[capacity.kind]
     row = _quota(account, "ListServiceQuotas", name) or _quota(account, "ListAWSDefaultServiceQuotas", name)
-    look = (
-        f"aws service-quotas list-service-quotas --service-code ec2 --region {environment.region} "
-        "--query \"Quotas[?contains(QuotaName,'Trn')].[QuotaName,QuotaCode,Value]\""
-    )
+    look = quote_command(
+        "aws", "service-quotas", "list-service-quotas", "--service-code", "ec2", "--region", environment.region,
+        "--query", 'Quotas[?contains(QuotaName,`"Trn"`)].[QuotaName,QuotaCode,Value]',
+    )  # fmt: skip
     if row is None:
         yield unknown(f"Service Quotas lists no {name!r}", "see in the console what it is called now", look)
         return
@@ -67,8 +68,10 @@ def quota(subject: Subject, account: Account) -> Iterator[Finding]:
     if allowed < needed:
         yield fail(
             said, "ask for more, which may take days, or declare fewer capacity.nodes",
-            f"aws service-quotas request-service-quota-increase --service-code ec2 --quota-code {row['QuotaCode']} "
-            f"--desired-value {needed} --region {environment.region}",
+            quote_command(
+                "aws", "service-quotas", "request-service-quota-increase", "--service-code", "ec2",
+                "--quota-code", str(row["QuotaCode"]), "--desired-value", str(needed), "--region", environment.region,
+            ),
         )  # fmt: skip
     else:
         yield ok(said)
@@ -116,11 +119,12 @@ def _reservation(subject: Subject, account: Account) -> dict[str, Any] | None:
 def _look(subject: Subject, *, offers: bool = False) -> str:
     capacity, region = subject.environment.capacity, subject.environment.region
     if offers and capacity.kind == "capacity-block":
-        return (
-            f"aws ec2 describe-capacity-block-offerings --region {region} --instance-type {capacity.instance_type} "
-            f"--instance-count {capacity.nodes} --capacity-duration-hours 24"
-        )
-    return f"aws ec2 describe-capacity-reservations --region {region}"
+        return quote_command(
+            "aws", "ec2", "describe-capacity-block-offerings", "--region", region,
+            "--instance-type", capacity.instance_type, "--instance-count", str(capacity.nodes),
+            "--capacity-duration-hours", "24",
+        )  # fmt: skip
+    return quote_command("aws", "ec2", "describe-capacity-reservations", "--region", region)
 
 
 def _form(subject: Subject, row: dict[str, Any]) -> Iterator[Finding]:

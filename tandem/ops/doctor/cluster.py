@@ -11,6 +11,7 @@ from tandem.ops.doctor.calls import known, resources
 from tandem.ops.doctor.line import WORLD, Finding, fail, ok, unknown, warn
 from tandem.ops.doctor.subject import Subject
 from tandem.ops.guarded import guarded
+from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -31,7 +32,7 @@ def minor(subject: Subject, account: Account) -> Iterator[Finding]:
     version = subject.environment.cluster.kubernetes
     found = account.ask("eks", "DescribeClusterVersions", version, absent=NOT_OFFERED, clusterVersions=[version])
     rows = [row for row in (found or {}).get("clusterVersions", []) if row["clusterVersion"] == version]
-    look = f"aws eks describe-cluster-versions --region {subject.environment.region}"
+    look = quote_command("aws", "eks", "describe-cluster-versions", "--region", subject.environment.region)
     status = rows[0].get("versionStatus", "") if rows else "UNSUPPORTED"
     if status == "UNSUPPORTED":
         yield fail(f"EKS does not offer Kubernetes {version}", "write another cluster.kubernetes", look)
@@ -96,7 +97,7 @@ def control_plane(subject: Subject, account: Account) -> Iterator[Finding]:
     """Tell whether the cluster is there, is the environment's own, and is what is declared."""
     environment, name = subject.environment, names.cluster(subject.environment)
     found = account.ask("eks", "DescribeCluster", name, absent=GONE, name=name)
-    look = f"aws eks describe-cluster --name {name} --region {environment.region}"
+    look = quote_command("aws", "eks", "describe-cluster", "--name", name, "--region", environment.region)
     if found is None:
         yield ok(f"{name} is not there yet")
         return
@@ -125,11 +126,14 @@ def fleet(subject: Subject, account: Account) -> Iterator[Finding]:
     environment, group = subject.environment, names.node_group(subject.environment)
     clients = {service: account.client(service) for service in ("s3", "eks", "ec2")}
     seen = stop.look(
-        stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None), guarded(environment), subject.now
-    )
+        stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None),
+        guarded(environment), subject.now,
+    )  # fmt: skip
     yield from _unseen(subject, account, seen)
-    look = (f"aws eks describe-nodegroup --cluster-name {names.cluster(environment)} --nodegroup-name {group} "
-            f"--region {environment.region}")  # fmt: skip
+    look = quote_command(
+        "aws", "eks", "describe-nodegroup", "--cluster-name", names.cluster(environment), "--nodegroup-name", group,
+        "--region", environment.region,
+    )  # fmt: skip
     if seen.present is False and not seen.instances:
         yield ok(f"{group} is not there yet")
     elif seen.owned is False:
@@ -137,8 +141,8 @@ def fleet(subject: Subject, account: Account) -> Iterator[Finding]:
     elif "node group" not in seen.unknown and "instances" not in seen.unknown:
         yield from _raised(subject, seen)
     for fault in (said for said in seen.faults if said.startswith("s3://")):
-        yield fail(fault, "see who wrote it, and what status says of it", f"tandem status --env {environment.name}",
-                   code=WORLD)  # fmt: skip
+        yield fail(fault, "see who wrote it, and what status says of it",
+                   build_tandem_command("status", environment.name), code=WORLD)  # fmt: skip
 
 
 def _unseen(subject: Subject, account: Account, seen: stop.Seen) -> Iterator[Finding]:
@@ -155,7 +159,7 @@ def _unseen(subject: Subject, account: Account, seen: stop.Seen) -> Iterator[Fin
         yield unknown(
             "; ".join(said),
             f"add {call.action} on {on} to the policy of this identity" if denied else "try again",
-            f"tandem doctor --env {subject.environment.name} --policy" if denied else "",
+            build_tandem_command("doctor", subject.environment.name, "--policy") if denied else "",
         )  # fmt: skip
 
 
@@ -167,13 +171,14 @@ def _raised(subject: Subject, seen: stop.Seen) -> Iterator[Finding]:
         yield warn(
             f"run {seen.live.run} of {seen.live.who} has the fleet until {seen.live.deadline:%Y-%m-%dT%H:%M:%SZ}: "
             "a deploy that updates Fleet sets it to 0", "deploy nothing but what leaves Fleet alone, or wait",
-            f"npx cdk diff '{environment.name}/Fleet' -c env={environment.name}",
+            build_cdk_command("diff", environment.name, "Fleet"),
         )  # fmt: skip
     elif seen.desired or alive:
         yield warn(f"{group} has desired size {seen.desired} and {alive} instances without a live lease: they "
-                   "cost, and a stop is due", "stop it", f"tandem stop --env {environment.name}")  # fmt: skip
+                   "cost, and a stop is due", "stop it", build_tandem_command("stop", environment.name))  # fmt: skip
     elif seen.fenced and seen.fence is not None:
         yield warn(f"{group} is at 0 behind a fence, of {seen.fence.who}: {seen.fence.why}",
-                   "lift it before the next start", f"tandem stop --clear --env {environment.name}")  # fmt: skip
+                   "lift it before the next start",
+                   build_tandem_command("stop", environment.name, "--clear"))  # fmt: skip
     elif not seen.unknown:
         yield ok(f"{group} is ours, at 0, without an instance")

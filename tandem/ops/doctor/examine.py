@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tandem.ops.doctor import capacity, cluster, identity, money, people, prove_stop, storage, zones
+from tandem.ops.doctor import capacity, cluster, guard, identity, money, people, prove_stop, storage, zones
 from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import REFUSED, WORLD, Finding, Group, Line, unknown
 from tandem.ops.doctor.subject import Subject
@@ -62,6 +62,9 @@ CHECKS = (
     Check(id="addons", group="cluster", find=cluster.addons, needed=False),
     Check(id="control-plane", group="cluster", find=cluster.control_plane),
     Check(id="fleet", group="cluster", find=cluster.fleet),
+    Check(id="capacity-kind", group="guard", find=guard.compare_kinds),
+    Check(id="scaling", group="guard", find=guard.check_scaling_groups, needed=False),
+    Check(id="schedules", group="guard", find=guard.check_schedules, needed=False),
     Check(id="principals", group="people", find=people.principals, needed=False),
     Check(id="subscriptions", group="people", find=people.subscriptions, needed=False),
 )

@@ -12,6 +12,7 @@ from tandem.ops.doctor.line import WORLD, Finding, fail, ok, warn
 from tandem.ops.doctor.subject import Subject
 from tandem.ops.fault import EXPIRED, STRANGER, OpsError, code_of
 from tandem.ops.guarded import partition_of
+from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, Environment, GitopsDelivery
 
@@ -81,7 +82,7 @@ def _no_identity(subject: Subject, account: Account, error: OpsError) -> Finding
         else:
             return fail(
                 f"accepted in {home} and not in {region}: the region is not enabled for the account", "enable it",
-                f"aws account enable-region --region-name {region}",
+                quote_command("aws", "account", "enable-region", "--region-name", region),
             )  # fmt: skip
     do = "log in again" if code in EXPIRED else error.change
     return fail(error.problem, do, WHO, code=error.code)
@@ -98,8 +99,9 @@ def region(subject: Subject, account: Account) -> Iterator[Finding]:
         yield fail(f"AWS knows no region {name}", "correct `region`", "aws ec2 describe-regions --all-regions")
     elif rows[0]["OptInStatus"] == "not-opted-in":
         yield fail(
-            f"{name} is not enabled for the account", "enable it", f"aws account enable-region --region-name {name}"
-        )
+            f"{name} is not enabled for the account", "enable it",
+            quote_command("aws", "account", "enable-region", "--region-name", name),
+        )  # fmt: skip
     else:
         yield ok(f"{name} is enabled ({rows[0]['OptInStatus']})")
 
@@ -127,11 +129,11 @@ def bootstrap(subject: Subject, account: Account) -> Iterator[Finding]:
 
 def _bootstrap(environment: Environment) -> str:
     mine = environment.bootstrap
-    boundary = f" --custom-permissions-boundary {mine.permissions_boundary}" if mine.permissions_boundary else ""
-    return (
-        f"npx cdk bootstrap aws://{environment.account}/{environment.region} --qualifier {mine.qualifier} "
-        f"--toolkit-stack-name CDKToolkit-{mine.qualifier}{boundary}"
-    )
+    boundary = ["--custom-permissions-boundary", mine.permissions_boundary] if mine.permissions_boundary else []
+    return quote_command(
+        "npx", "cdk", "bootstrap", f"aws://{environment.account}/{environment.region}", "--qualifier", mine.qualifier,
+        "--toolkit-stack-name", f"CDKToolkit-{mine.qualifier}", *boundary,
+    )  # fmt: skip
 
 
 def boundary(subject: Subject, account: Account) -> Iterator[Finding]:
@@ -163,7 +165,7 @@ def stacks(subject: Subject, account: Account) -> Iterator[Finding]:
     elif absent and not bad:
         yield warn(
             f"half is there: {', '.join(there)}; not there: {', '.join(absent)}", "deploy the others before a run",
-            f"npx cdk deploy '{environment.name}/*' -c env={environment.name}",
+            build_cdk_command("deploy", environment.name),
         )  # fmt: skip
     elif not bad:
         yield ok(f"all {len(there)} are deployed")
@@ -177,15 +179,18 @@ def _state(account: Account, stack: str) -> str | None:
 
 def _stuck(environment: Environment, kind: str, state: str) -> Finding | None:
     """Return what is wrong with a stack in this state (CloudFormation user guide, "Stack status codes")."""
-    stack, region = names.stack(environment, kind), environment.region
+    stack = names.stack(environment, kind)
+
+    def act(verb: str) -> str:
+        return quote_command("aws", "cloudformation", verb, "--stack-name", stack, "--region", environment.region)
+
     if state.endswith("_IN_PROGRESS"):
         return warn(f"{stack} is {state}", "wait for its end, a deploy would fail now",
-                    f"aws cloudformation describe-stack-events --stack-name {stack} --region {region}")  # fmt: skip
+                    act("describe-stack-events"))  # fmt: skip
     if state == "UPDATE_ROLLBACK_FAILED":
         return fail(f"{stack} is {state}", "make good what the events name, then roll back",
-                    f"aws cloudformation continue-update-rollback --stack-name {stack} --region {region}",
-                    code=WORLD)  # fmt: skip
+                    act("continue-update-rollback"), code=WORLD)  # fmt: skip
     if state == "ROLLBACK_COMPLETE" or state.endswith("_FAILED"):
         return fail(f"{stack} is {state}: it takes no update", "read its events, delete it, deploy again",
-                    f"aws cloudformation delete-stack --stack-name {stack} --region {region}", code=WORLD)  # fmt: skip
+                    act("delete-stack"), code=WORLD)  # fmt: skip
     return None

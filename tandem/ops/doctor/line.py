@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Level = Literal["ok", "warn", "fail", "unknown"]
-Group = Literal["account", "network", "capacity", "artifacts", "cluster", "people"]
+Group = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
 REFUSED = 2  # what is declared and what the account has do not fit; the same tomorrow, until somebody changes one
 WORLD = 3  # AWS, the credentials, the network or a half-done deploy; or what is needed could not be seen

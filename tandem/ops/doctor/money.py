@@ -8,6 +8,7 @@ from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import Finding, ok, unknown, warn
 from tandem.ops.doctor.subject import Subject
 from tandem.ops.fault import DeniedError
+from tandem.shell_command import quote_command
 from tandem.spec.budgets import counted_tag
 
 # what a member of an organization is told, whatever its identity may do (hashicorp/terraform-provider-aws#37636)
@@ -20,7 +21,10 @@ def cost_tag(subject: Subject, account: Account) -> Iterator[Finding]:
     if tag is None:
         yield ok("the budget counts the whole account, because the environment declares no tags")
         return
-    activate = f"aws ce update-cost-allocation-tags-status --cost-allocation-tags-status TagKey={tag},Status=Active"
+    activate = quote_command(
+        "aws", "ce", "update-cost-allocation-tags-status", "--cost-allocation-tags-status",
+        f"TagKey={tag},Status=Active",
+    )  # fmt: skip
     try:
         found = account.ask("ce", "ListCostAllocationTags", tag, TagKeys=[tag])
     except DeniedError as error:

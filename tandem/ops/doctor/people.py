@@ -9,6 +9,7 @@ from tandem.ops.doctor.calls import topic_arn
 from tandem.ops.doctor.line import Finding, fail, ok, warn
 from tandem.ops.doctor.subject import Subject
 from tandem.ops.fault import OpsError, code_of
+from tandem.shell_command import quote_command
 
 NO_PRINCIPAL = {"NoSuchEntity", "NoSuchEntityException"}
 NO_TOPIC = {"NotFound", "NotFoundException"}
@@ -31,7 +32,7 @@ def principals(subject: Subject, account: Account) -> Iterator[Finding]:
         found = account.ask("iam", operation, arn, absent=NO_PRINCIPAL, **{parameter: name})
         if found is None:
             yield fail(f"there is no {kind} {arn}", "make it, or correct cluster.access",
-                       f"aws iam get-{kind} --{kind}-name {name}")  # fmt: skip
+                       quote_command("aws", "iam", f"get-{kind}", f"--{kind}-name", name))  # fmt: skip
         else:
             good += 1
     if not access.admin:
@@ -60,10 +61,10 @@ def subscriptions(subject: Subject, account: Account) -> Iterator[Finding]:
     good = 0
     for one in declared:
         state = states.get((one.protocol, one.endpoint))
-        again = (
-            f"aws sns subscribe --region {environment.region} --topic-arn {topic} --protocol {one.protocol} "
-            f"--notification-endpoint {one.endpoint}"
-        )
+        again = quote_command(
+            "aws", "sns", "subscribe", "--region", environment.region, "--topic-arn", topic,
+            "--protocol", one.protocol, "--notification-endpoint", one.endpoint,
+        )  # fmt: skip
         if state is None:
             yield warn(f"{one.endpoint} ({one.protocol}) is declared and not subscribed",
                        "deploy; if it is deployed, the confirmation has lapsed: subscribe it again",

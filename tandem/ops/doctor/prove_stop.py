@@ -23,6 +23,7 @@ from tandem.ops.doctor.cluster import GONE
 from tandem.ops.doctor.line import WORLD, Finding, fail, ok, unknown
 from tandem.ops.fault import THROTTLED, DeniedError, OpsError, RefusedError, code_of
 from tandem.ops.guarded import guarded
+from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec.environment import Environment
 from tandem.start import schedule
 
@@ -75,8 +76,10 @@ def prove(account: Account, *, say: Callable[[str], None]) -> Finding:
     finally:
         left = proof.removed()
     if left and found.level == "ok":
-        return unknown(f"{found.said}; but {left}", f"aws scheduler delete-schedule --name {proof.name} --group-name "
-                       f"{proof.limits.schedule_group} --region {proof.limits.region}")  # fmt: skip
+        return unknown(f"{found.said}; but {left}", "delete it", quote_command(
+            "aws", "scheduler", "delete-schedule", "--name", proof.name, "--group-name", proof.limits.schedule_group,
+            "--region", proof.limits.region,
+        ))  # fmt: skip
     return found
 
 
@@ -113,7 +116,8 @@ def _nobodys(environment: Environment, limits: stop.Guarded, seen: stop.Seen) ->
 
     A fence keeps nobody from a proof: behind it nobody may raise. An object that is not understood may be a lease.
     """
-    status = f"tandem status --env {environment.name}"
+    status = build_tandem_command("status", environment.name)
+    end = build_tandem_command("stop", environment.name)
     if seen.live is not None:
         raise RefusedError(
             f"run {seen.live.run} of {seen.live.who} has the fleet until {seen.live.deadline:%Y-%m-%dT%H:%M:%SZ}",
@@ -122,7 +126,7 @@ def _nobodys(environment: Environment, limits: stop.Guarded, seen: stop.Seen) ->
     if seen.desired or seen.minimum or seen.instances:
         raise RefusedError(
             f"desired {seen.desired}, {len(seen.instances)} instances: a proof is fired at a fleet at 0 alone",
-            where=limits.group, change=f"{status}; where nobody needs it, tandem stop --env {environment.name}",
+            where=limits.group, change=f"{status}; where nobody needs it, {end}",
         )  # fmt: skip
     if seen.faults and not seen.fenced:
         raise RefusedError("; ".join(seen.faults), where=environment.name, change=f"{status} says what to do")
@@ -184,7 +188,7 @@ class _Proof:
                     f"{ANYWAY}; no start goes through: correct the payload in tandem/start.py", code=WORLD)  # fmt: skip
 
     def _deploy(self) -> str:
-        return f"npx cdk deploy '{self.limits.environment}/Guard' -c env={self.limits.environment}"
+        return build_cdk_command("deploy", self.limits.environment, "Guard")
 
     def removed(self) -> str:
         """Delete the schedule, whether it was made or not; return why it may still be there."""
@@ -259,8 +263,8 @@ class _Proof:
 
     def _stopped_meanwhile(self) -> bool:
         clients = {service: self.account.client(service) for service in ("s3", "eks", "ec2")}
-        silent = {"sns": None, "cloudwatch": None, "scheduler": None, "autoscaling": None}
-        after = stop.look(stop.Clients(**clients, **silent), self.limits, _now())
+        asked = stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None)
+        after = stop.look(asked, self.limits, _now())
         one, other = (
             (seen.fence.state != "lifted", seen.fence.who, seen.fence.at) if seen.fence else None
             for seen in (self.before, after)

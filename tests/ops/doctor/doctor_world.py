@@ -6,6 +6,7 @@ cache. `Offers` answers these in the services' own wire forms, and hands everyth
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import threading
@@ -79,6 +80,8 @@ class Facts:
     """Whether the account is a member of an organization, which may not see these."""
     subscriptions: dict[str, str] | None = None
     """Endpoint to its ARN; None asks the local endpoint, which confirms mail by itself."""
+    suspended: list[str] | None = None
+    """Suspended processes of any Auto Scaling group; None asks the local endpoint, which suspends none."""
     buckets: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Name to the status of a HEAD and the region that it says."""
 
@@ -169,6 +172,7 @@ class Offers(BaseHTTPRequestHandler):
             "DescribeInstanceTypeOfferings": lambda: _xml("instanceTypeOfferingSet", self._offered(asked)),
             "DescribeCapacityReservations": lambda: _xml("capacityReservationSet", self._reserved(asked)),
             "ListSubscriptionsByTopic": lambda: _subscribed(self.facts.subscriptions),
+            "DescribeAutoScalingGroups": lambda: _scaling_group(asked, self.facts.suspended),
         }
         answer = answers.get(target or asked.get("Action", path))
         return answer() if answer else None
@@ -218,6 +222,20 @@ def _quotas(found: dict[str, float]) -> list[dict[str, Any]]:
 def _xml(name: str, rows: list[dict[str, Any]]) -> tuple[str, bytes]:
     items = "".join(f"<item>{''.join(f'<{key}>{value}</{key}>' for key, value in row.items())}</item>" for row in rows)
     return "text/xml", f"<Response><{name}>{items}</{name}></Response>".encode()
+
+
+def _scaling_group(asked: dict[str, str], suspended: list[str] | None) -> tuple[str, bytes] | None:
+    if suspended is None:
+        return None
+    name = asked["AutoScalingGroupNames.member.1"]
+    processes = "".join(f"<member><ProcessName>{one}</ProcessName></member>" for one in suspended)
+    row = (
+        f"<AutoScalingGroupName>{name}</AutoScalingGroupName><DesiredCapacity>0</DesiredCapacity><MinSize>0</MinSize>"
+        f"<SuspendedProcesses>{processes}</SuspendedProcesses>"
+    )
+    groups = f"<AutoScalingGroups><member>{row}</member></AutoScalingGroups>"
+    said = f"<DescribeAutoScalingGroupsResult>{groups}</DescribeAutoScalingGroupsResult>"
+    return "text/xml", f"<DescribeAutoScalingGroupsResponse>{said}</DescribeAutoScalingGroupsResponse>".encode()
 
 
 def _subscribed(found: dict[str, str] | None) -> tuple[str, bytes] | None:
@@ -321,12 +339,29 @@ def cluster(world: World, *, version: str = "1.36", tags: dict[str, str] | None 
     )  # fmt: skip
 
 
-def node_group(world: World, *, desired: int = 0, tags: dict[str, str] | None = None) -> None:
+def node_group(
+    world: World, *, desired: int = 0, tags: dict[str, str] | None = None, capacity_type: str = "ON_DEMAND"
+) -> None:
     owner = {names.OWNER_TAG: world.environment.name} if tags is None else tags
     world.endpoint.client("eks").create_nodegroup(
         clusterName=names.cluster(world.environment), nodegroupName=names.node_group(world.environment),
         scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1}, subnets=[],
         nodeRole="arn:aws:iam::222233334444:role/Operator", instanceTypes=["trn2.48xlarge"], tags=owner,
+        capacityType=capacity_type,
+    )  # fmt: skip
+
+
+def schedule(world: World, name: str, expression: str = "at(2036-01-01T00:00:00)", *, size: int | None = None) -> None:
+    """A schedule in the guard's group; one that sizes the fleet where a size is given."""
+    scheduler, group = world.endpoint.client("scheduler"), names.schedule_group(world.environment)
+    with contextlib.suppress(scheduler.exceptions.ConflictException):
+        scheduler.create_schedule_group(Name=group)
+    queue, eks = f"arn:aws:sqs:{REGION}:{ACCOUNT}:q", "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
+    asked = {"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"DesiredSize": size, "MinSize": 0}}
+    target = {"Arn": queue} if size is None else {"Arn": eks, "Input": json.dumps(asked)}
+    scheduler.create_schedule(
+        Name=name, GroupName=group, ScheduleExpression=expression, FlexibleTimeWindow={"Mode": "OFF"},
+        Target={**target, "RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r"},
     )  # fmt: skip
 
 

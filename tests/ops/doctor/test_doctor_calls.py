@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from doctor_world import ACCOUNT, REGION, World, bucket, cluster, existing, node_group
+from doctor_world import ACCOUNT, REGION, World, bucket, cluster, existing, node_group, schedule
 
 from tandem.ops.doctor import exit_code
 from tandem.ops.doctor.account import UncalledError
@@ -44,6 +44,7 @@ def demanding(world: World) -> World:
     cluster(world)
     node_group(world)
     bucket(world)
+    schedule(world, "strange")
     world.facts.quotas = {}
     return world
 
@@ -151,3 +152,13 @@ def test_the_topic_is_the_one_that_the_stacks_name(world: World) -> None:
     (arn,) = resources(world.environment, "sns:ListSubscriptionsByTopic")
 
     assert arn.endswith(f":{names.topic(world.environment)}")
+
+
+def test_an_older_releases_fence_and_lease_may_be_read_too(world: World) -> None:
+    artifacts = world.environment.artifacts.model_copy(update={"existing_bucket": "shared"})
+    environment = world.environment.model_copy(update={"artifacts": artifacts})
+    place = f"{environment.account}/{environment.region}/{environment.name}"
+
+    arns = resources(environment, "s3:GetObject")
+
+    assert {f"arn:aws:s3:::shared/guard/{prefix}/stop.json" for prefix in (place, environment.name)} <= set(arns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 from doctor_world import ACCOUNT, DIGEST, REGION, World
@@ -228,3 +229,12 @@ def test_an_empty_secret_fails(world: World) -> None:
     world.facts.secrets[name] = {"Name": name}
 
     assert world.only("token").command.startswith("aws secretsmanager put-secret-value")
+
+
+@pytest.mark.parametrize("name", ["a; curl evil", "$(id)", "`id`", "it's", 'a "b"'])
+def test_a_hostile_name_of_a_secret_is_one_word_of_the_command(world: World, name: str) -> None:
+    world.change(hub=Hub.model_construct(token_secret=name))
+
+    line = next(line for line in world.lines("token") if line.command)
+
+    assert shlex.split(line.command)[-4:] == ["--name", name, "--secret-string", "file://token"]

@@ -1,0 +1,204 @@
+"""What answers in the place of AWS, as a proxy does, is a sentence with code 3, and never an empty list."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qsl
+
+import pytest
+from fleet_seen import SPOT
+
+from tandem import cli
+from tandem.ops.account import client, require_account
+from tandem.ops.fault import OpsError, ask
+from tandem.ops.row_pages import iterate_rows
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = {
+    "page": b"<!DOCTYPE html><html><head><meta charset=utf-8><title>Sign in</title></head><p>Log in<br></html>",
+    "XHTML": b'<?xml version="1.0"?><html><body>Log in</body></html>',
+    "well-formed": b"<html><body>Log in</body></html>",
+    "not UTF-8": b"<html>\xff\xfe</html>",
+    "text": b"blocked by policy",
+    "JSON list": b"[1]",
+    "JSON text": b'"blocked"',
+}
+HARD = ("page", "not UTF-8", "JSON list")  # each of which stumbles another parser of botocore
+CALLS = (
+    ("sts", "GetCallerIdentity", {}), ("s3", "ListObjectVersions", {"Bucket": "b-b"}),
+    ("s3", "ListBuckets", {}), ("eks", "DescribeNodegroup", {"clusterName": "c", "nodegroupName": "n"}),
+    ("eks", "ListNodegroups", {"clusterName": "c"}), ("ec2", "DescribeInstances", {}),
+    ("budgets", "DescribeBudgets", {"AccountId": SPOT.account}), ("scheduler", "ListSchedules", {}),
+    ("scheduler", "GetSchedule", {"Name": "s"}), ("cloudwatch", "DescribeAlarms", {}),
+    ("cloudformation", "DescribeStacks", {}), ("iam", "ListRoles", {}), ("sqs", "ListQueues", {}),
+    ("autoscaling", "DescribeAutoScalingGroups", {}), ("lambda", "GetFunctionConfiguration", {"FunctionName": "f"}),
+)  # fmt: skip
+
+
+@dataclass
+class Proxy:
+    """A server in the place of AWS.
+
+    Args:
+        answer: returns status and body for the form or JSON of a request.
+    """
+
+    url: str = ""
+    answer: Callable[[dict[str, str]], tuple[int, bytes]] = lambda _: (200, b"")
+    requests: list[dict[str, str]] = field(default_factory=list)
+
+
+@pytest.fixture
+def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
+    """A real HTTP server at AWS_ENDPOINT_URL."""
+    made = Proxy()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def log_message(self, *_: object) -> None:
+            """Keep the test's output clean."""
+
+        def _handle(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0)).decode()
+            said = json.loads(body) if body.startswith("{") else dict(parse_qsl(body))
+            made.requests.append(said | dict(parse_qsl(self.path.partition("?")[2])))
+            status, answer = made.answer(made.requests[-1])
+            self.send_response(status)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(answer)
+
+        do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _handle  # noqa: N815
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    made.url = f"http://127.0.0.1:{server.server_port}"
+    for name, value in {
+        "AWS_ENDPOINT_URL": made.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
+        "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.001)
+    yield made
+    server.shutdown()
+
+
+@pytest.mark.parametrize(("service", "operation", "parameters"), CALLS, ids=[f"{one}-{two}" for one, two, _ in CALLS])
+def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
+    proxy: Proxy, service: str, operation: str, parameters: dict[str, str]
+) -> None:
+    made = client(SPOT, service)
+    answers = [(name, 200) for name in PAGES] + [(name, status) for name in HARD for status in (403, 502)]
+    for name, status in answers:
+        proxy.answer = lambda _, said=(status, PAGES[name]): said  # type: ignore[misc]
+
+        with pytest.raises(OpsError) as raised:
+            ask(made, operation, "home", **parameters)
+
+        assert raised.value.code == 3, (name, status)
+        if status == 200 and service != "s3":  # botocore takes a page of S3 for a server's failure
+            assert f"{operation} was answered by something that is not AWS" in raised.value.problem, name
+        if status == 502:
+            assert "failed at every try (502" in raised.value.problem, name
+
+
+def test_an_object_may_be_a_page(proxy: Proxy) -> None:
+    proxy.answer = lambda _: (200, PAGES["page"])
+
+    assert ask(client(SPOT, "s3"), "GetObject", "home", Bucket="b-b", Key="k")["Body"].read() == PAGES["page"]
+
+
+def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
+    answers = iter([(503, PAGES["page"]), (200, b'{"Schedules": []}')])
+    proxy.answer = lambda _: next(answers)
+
+    assert ask(client(SPOT, "scheduler"), "ListSchedules", "home")["Schedules"] == []
+
+
+@pytest.mark.parametrize("body", PAGES.values(), ids=PAGES)
+def test_sts_behind_a_sign_in_page_is_told_with_what_to_do(proxy: Proxy, body: bytes) -> None:
+    proxy.answer = lambda _: (200, body)
+
+    with pytest.raises(OpsError, match=r"not AWS.*proxies") as raised:
+        require_account(SPOT)
+
+    assert raised.value.code == 3
+
+
+@pytest.mark.parametrize("command", ["destroy", "doctor"])
+def test_a_command_behind_a_sign_in_page_ends_with_3(
+    proxy: Proxy, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    proxy.answer = lambda _: (200, PAGES["page"])
+    monkeypatch.setattr("tandem.commands.resolve.digest_of", lambda *_: "sha256:" + "ab" * 32)
+    folders = ["--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
+
+    # the example's file has placeholders, which are of code 2 in doctor
+    code = cli.main([command, "--env", "post-us-east-2", *folders])
+
+    said = "".join(capsys.readouterr())
+    assert "Traceback" not in said
+    assert "something that is not AWS" in " ".join(said.split())
+    assert code == {"destroy": 3, "doctor": 2}[command]
+
+
+def schedule(name: str, token: str = "") -> bytes:
+    more = {"NextToken": token} if token else {}
+    return json.dumps({"Schedules": [{"Name": name}], **more}).encode()
+
+
+@pytest.mark.parametrize("length", [1, 2, 7])
+def test_a_list_whose_tokens_repeat_ends_with_a_sentence(proxy: Proxy, length: int) -> None:
+    proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests) % length}"))
+
+    with pytest.raises(OpsError, match="does not end") as raised:
+        list(iterate_rows(client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
+
+    assert raised.value.code == 3
+    assert len(proxy.requests) == length + 1
+
+
+def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tandem.ops.row_pages.MOST_PAGES", 5)
+    proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests)}"))
+
+    with pytest.raises(OpsError, match="more than 5 pages"):
+        list(iterate_rows(client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
+
+    assert len(proxy.requests) == 5
+
+
+def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
+    pages = {"": schedule("a", "1"), "1": schedule("b", "2"), "2": schedule("c")}
+    proxy.answer = lambda said: (200, pages[said.get("NextToken", "")])
+
+    rows = list(iterate_rows(client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
+
+    assert [row["Name"] for row in rows] == ["a", "b", "c"]
+
+
+def test_the_two_tokens_of_a_buckets_versions_travel_together(proxy: Proxy) -> None:
+    def answer(said: dict[str, str]) -> tuple[int, bytes]:
+        more = (
+            ""
+            if "key-marker" in said
+            else "<IsTruncated>true</IsTruncated><NextKeyMarker>k</NextKeyMarker>"
+            "<NextVersionIdMarker>v</NextVersionIdMarker>"
+        )
+        size = f"<Version><Key>k</Key><Size>{len(proxy.requests)}</Size></Version>"
+        return 200, f"<ListVersionsResult>{more}{size}</ListVersionsResult>".encode()
+
+    proxy.answer = answer
+
+    rows = list(iterate_rows(client(SPOT, "s3"), "ListObjectVersions", "Versions", "home", Bucket="b-b"))
+
+    assert [row["Size"] for row in rows] == [1, 2]
+    assert (proxy.requests[1]["key-marker"], proxy.requests[1]["version-id-marker"]) == ("k", "v")

@@ -1,0 +1,58 @@
+"""Commands for people to paste: every word stays one word, and nothing else runs."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import pytest
+
+from tandem.shell_command import (
+    REPLACEMENT,
+    build_cdk_command,
+    build_tandem_command,
+    clean_text,
+    quote_command,
+)
+
+HOSTILE = (
+    "x; curl evil", "$(id)", "`id`", "it's", 'say "no"', "a && b", "a|b", "#no", "*", "~", "", "-rf", "a\\b", "a b",
+    "é",
+)  # fmt: skip
+CONTROLS = ("a\nid", "a\rb", "\x1b[2Jx", "a\x00b", "a\x9b31mb", "a\tb", "a\u202eb", "a\u2028b", "\x7f")
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_shell_gets_back_each_word(word: str) -> None:
+    assert shlex.split(quote_command("aws", "--name", word)) == ["aws", "--name", word]
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_a_real_shell_runs_nothing_of_a_word(word: str) -> None:
+    command = quote_command("printf", "<%s>", "--", word)
+
+    said = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
+
+    assert said == f"<--><{word}>"
+
+
+@pytest.mark.parametrize("word", CONTROLS)
+def test_a_control_character_never_reaches_the_screen(word: str) -> None:
+    command = quote_command("aws", word)
+
+    assert command.isprintable()
+    assert shlex.split(command) == ["aws", clean_text(word)]
+    assert REPLACEMENT in command
+
+
+def test_text_without_control_characters_stays_as_it_is() -> None:
+    assert clean_text("run r-1 of ana: 3 / 2 Größe") == "run r-1 of ana: 3 / 2 Größe"
+
+
+def test_a_plain_command_has_no_quotes() -> None:
+    assert build_tandem_command("artifacts list", "prod", "--json") == "tandem artifacts list --env prod --json"
+
+
+def test_the_stacks_of_the_cdk_are_no_pattern_of_the_shell() -> None:
+    assert build_cdk_command("deploy", "prod") == "npx cdk deploy 'prod/*' -c env=prod"
+    assert build_cdk_command("diff", "prod", "Fleet") == "npx cdk diff prod/Fleet -c env=prod"
