@@ -40,7 +40,7 @@ def of_functions(environment: Environment, *, topic_arn: str, key_arn: str) -> l
         allow(["ec2:DescribeInstances"], ["*"]),  # takes no narrower resource
         allow(["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], conditions={"StringEquals": tagged}),
         allow(["cloudwatch:PutMetricData"], ["*"], conditions={
-            "StringEquals": {"cloudwatch:namespace": names.bench_namespace(environment)},
+            "StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)},
         }),
         allow(["sns:Publish"], [topic_arn]),
         allow(SEND, [key_arn]),

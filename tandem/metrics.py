@@ -365,7 +365,7 @@ PUBLISHERS: dict[str, Publisher] = {
             GUARD,
             "each pass of the reaper, every 5 minutes, and each stop; what could not be seen in a pass is left out of "
             "it",
-            "Tandem/{environment}",
+            "Tandem/Guard/{environment}",
             ((),),
             "guard.json",
             "what tandem.stop sends, 2026-11-21; the test of the sample makes it again",
@@ -540,6 +540,13 @@ WATCHED: dict[tuple[str, str], Watched] = {
             "USD",
             "5 minutes of the instances that were pending or running, at the environment's stated price: take the sum "
             "of the passes; no bill",
+            GUARD,
+        ),
+        Watched(
+            "excess_nodes",
+            "nodes",
+            "nodes above the number that the lease is for, by the larger of the desired size and the instances that "
+            "EC2 lists, else 0; a fleet without a lease is a reason of its own and counts as 0 here",
             GUARD,
         ),
         Watched(

@@ -68,6 +68,12 @@ def rights(stack: Template, start: str) -> list[dict[str, Any]]:
     return found
 
 
+def policies(properties: Template) -> list[Template]:
+    """Return the policy documents of a role or a managed policy."""
+    own = [properties["PolicyDocument"]] if "ManagedPolicyName" in properties else []
+    return [*own, *(policy["PolicyDocument"] for policy in properties.get("Policies", []))]
+
+
 def allowed(statements: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """Return action -> its statement; an action stands in one."""
     found: dict[str, dict[str, Any]] = {}
@@ -235,10 +241,27 @@ class TestRights:
         assert statement["Resource"] == [BUCKET]
         assert "Condition" not in statement  # a prefix would be none of GetObject's, and the answer 403 again
 
-    def test_a_function_puts_metrics_of_this_environment_alone(self, stack: Template) -> None:
-        statement = allowed(rights(stack, "Reap"))["cloudwatch:PutMetricData"]
+    def test_a_function_puts_metrics_into_the_guards_namespace_alone(self, stack: Template) -> None:
+        for what in ("Stop", "Reap"):
+            statement = allowed(rights(stack, what))["cloudwatch:PutMetricData"]
+            assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": f"Tandem/Guard/{HOME}"}}
 
-        assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": f"Tandem/{HOME}"}}
+    def test_nobody_but_the_functions_puts_into_the_guards_namespace(self, stacks: Templates) -> None:
+        """Whoever may publish `instances_alive` can feign a reaper that lives."""
+        spaces = {
+            (logical_id, json.dumps(statement.get("Condition")))
+            for name, template in stacks.items()
+            if name.startswith(HOME)
+            for logical_id, resource in template["Resources"].items()
+            for document in policies(resource["Properties"])
+            for statement in document["Statement"]
+            if "cloudwatch:PutMetricData" in statement["Action"]
+        }
+
+        assert all("cloudwatch:namespace" in condition for _, condition in spaces)
+        guards = {logical_id for logical_id, condition in spaces if f"Tandem/Guard/{HOME}" in condition}
+        stack = stacks[f"{HOME}-Guard"]
+        assert guards == {logical(stack, what, "AWS::IAM::Role") for what in ("Stop", "Reap")}
 
     def test_a_function_tells_people_and_cannot_start_another_stop(self, stack: Template) -> None:
         people = {"Ref": logical(stack, "NoticesTopic", "AWS::SNS::Topic")}
@@ -272,8 +295,8 @@ class TestOneShot:
     def test_a_start_names_the_group_the_role_and_the_queue_that_are_made(self, stack: Template) -> None:
         meant = guarded(environment(HOME))
         now = datetime(2026, 12, 1, 8, tzinfo=UTC)
-        lease = Lease(run="r", who="w", experiment=None, node_label={}, created=now, deadline=now + timedelta(hours=1),
-                      beats=False, schedule="stop-r")  # fmt: skip
+        lease = Lease(run="r", who="w", experiment=None, node_label={}, nodes=1, created=now,
+                      deadline=now + timedelta(hours=1), beats=False, schedule="stop-r")  # fmt: skip
 
         asked = schedule(meant, lease)
 

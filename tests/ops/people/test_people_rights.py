@@ -125,6 +125,14 @@ def test_only_the_schedulers_role_is_passed_and_only_to_scheduler(
     assert found == {kind: may_pass and kind in {"operator", "admin"} for kind in PEOPLE}
 
 
+@pytest.mark.parametrize("space", ["Tandem/Guard/post-us-east-2", "Tandem/post-us-east-2-too", "Tandem/Guard"])
+def test_nobody_puts_metrics_elsewhere_than_the_bench(example: Environment, space: str) -> None:
+    """Whoever may put `instances_alive` into the guard's namespace can feign a reaper that lives."""
+    for kind in PEOPLE:
+        held = documents(example, kind)
+        assert not allows(held, "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
+
+
 def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str, Any]]]:
     for kind in PEOPLE:
         for statement in policy(environment, kind)["Statement"]:
