@@ -144,7 +144,8 @@ def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(enforcing,
     arn = f"arn:aws:budgets::{enforcing.account}:budget/{budget}"
     somebody = under(enforcing, allowed("budgets:ViewBudget", arn)).client("budgets")
 
-    assert refusal(somebody.describe_budget, AccountId=enforcing.account, BudgetName="mine") == code
+    for call in (somebody.describe_budget, somebody.describe_notifications_for_budget):
+        assert refusal(call, AccountId=enforcing.account, BudgetName="mine") == code
 
 
 @pytest.mark.parametrize(("service", "arn", "call"), [
