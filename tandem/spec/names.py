@@ -126,8 +126,11 @@ def guard_function(environment: Environment, what: Literal["stop", "reap"]) -> s
 
 
 def budget(environment: Environment) -> str:
-    """Return the name of the monthly budget of the fleet."""
-    return f"tandem-{environment.name}"
+    """Return the name of the monthly budget of the fleet.
+
+    Another list of notifications needs another name: CloudFormation makes the new budget before it deletes the old one.
+    """
+    return f"tandem-{environment.name}-monthly"
 
 
 def stop_topic(environment: Environment) -> str:

@@ -19,7 +19,7 @@ from stacks.guard import GuardStack
 from stacks.guard_functions import FUNCTIONS, LIMIT_S, ROOT, files, variables
 from tandem.fence import CALLS, Lease
 from tandem.ops.guarded import guarded
-from tandem.spec.budgets import WITHOUT
+from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, WITHOUT
 from tandem.spec.environment import Block, Environment, Subscription
 from tandem.start import schedule
 from tandem.stop import PASS_MINUTES, Guarded
@@ -396,18 +396,45 @@ class TestNotices:
 
 
 class TestBudget:
-    def test_what_is_spent_stops_and_what_is_forecast_tells_people(self, stack: Template) -> None:
-        told = {
-            each["Notification"]["NotificationType"]: each
+    def notifications(self, stack: Template) -> list[tuple[str, float, str, list[Any]]]:
+        return [
+            (
+                each["Notification"]["NotificationType"], each["Notification"]["Threshold"],
+                each["Notification"]["ThresholdType"], [one["Address"] for one in each["Subscribers"]],
+            )
             for each in one(stack, "AWS::Budgets::Budget")["NotificationsWithSubscribers"]
-        }
+        ]  # fmt: skip
+
+    def test_what_is_spent_stops_at_five_thresholds_and_what_is_forecast_tells_people(self, stack: Template) -> None:
         stop, people = ({"Ref": logical(stack, name, "AWS::SNS::Topic")} for name in ("StopTopic", "Notices"))
 
-        assert [each["Address"] for each in told["ACTUAL"]["Subscribers"]] == [stop]
-        assert [each["Address"] for each in told["FORECASTED"]["Subscribers"]] == [people]
-        assert {
-            (each["Notification"]["Threshold"], each["Notification"]["ThresholdType"]) for each in told.values()
-        } == {(100, "PERCENTAGE")}
+        assert self.notifications(stack) == [
+            *(("ACTUAL", percent, "PERCENTAGE", [stop]) for percent in (100, 125, 150, 200, 300)),
+            ("FORECASTED", 100, "PERCENTAGE", [people]),
+        ]
+
+    def test_a_budget_takes_ten_notifications_and_one_topic_each(self, stack: Template) -> None:
+        """AWS Billing API reference, Notification."""
+        found = self.notifications(stack)
+
+        assert len(found) <= 10
+        assert {len(topics) for _, _, _, topics in found} == {1}
+
+    def test_another_list_of_notifications_has_another_name(self, stack: Template) -> None:
+        """CloudFormation replaces the budget, which it cannot under its own name; add a line here, keep the others."""
+        names = {"": "ACTUAL 100, FORECASTED 100",
+                 "-monthly": "ACTUAL 100, ACTUAL 125, ACTUAL 150, ACTUAL 200, ACTUAL 300, FORECASTED 100"}  # fmt: skip
+
+        name = one(stack, "AWS::Budgets::Budget")["Budget"]["BudgetName"]
+        listed = ", ".join(f"{kind} {percent:g}" for kind, percent, _, _ in self.notifications(stack))
+        assert names[name.removeprefix(f"tandem-{HOME}")] == listed
+
+    def test_the_runbook_names_each_threshold_of_a_budget_made_by_hand(self) -> None:
+        text = " ".join((ROOT / "docs" / "runbook.md").read_text().split())
+        *first, last = BUDGET_THRESHOLDS_PERCENT
+
+        assert f"at {', '.join(map(str, first))} and {last} % of the actual cost" in text
+        assert "`tandem-$ENV-monthly`" in text
 
     def test_it_is_the_guards_budget_of_this_environments_cost(self, stack: Template) -> None:
         budget = one(stack, "AWS::Budgets::Budget")["Budget"]
