@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,7 @@ from botocore.parsers import ResponseParserError
 FENCE_KEY = "stop.json"
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
 SCHEMA = 1
+LEASE_SCHEMA = 2  # since it says for how many nodes it is
 VARIABLES = "TANDEM_"  # a Lambda's variable is this and the field's name in capitals
 TRIES = 4  # of a conditional write that somebody else came before
 # At most 3 x (2 + 8) s and 3 s of waiting a call; stacks/guard_functions.py gives a pass its time by these.
@@ -34,7 +36,8 @@ RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a sch
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError, *UNREADABLE)  # all that a call raises for the world
 FENCE_FIELDS = (
-    "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at", "suspended",
+    "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at",
+    "suspended",
 )  # fmt: skip
 LEASE_FIELDS = (
     "run", "who", "experiment", "nodes", "node_label", "former_label", "created", "deadline", "beats", "schedule",
@@ -95,7 +98,7 @@ class Guarded:
         idle_minutes: minutes without a heartbeat before a stop.
         grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
         usd_per_hour: of one instance.
-        capacity_kind: capacity-block, reservation, spot or on-demand, as declared. The node group's tag comes before it.
+        capacity_kind: capacity-block, reservation, spot or on-demand, as declared; the node group's tag goes first.
         block_starts, block_ends: of the Capacity Block as declared; None: not said, or another kind. What the node
             group's tags say comes before it.
         schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops; only a start needs them.
@@ -161,6 +164,10 @@ class Guarded:
         """How long a fleet may live without a heartbeat."""
         return timedelta(minutes=self.idle_minutes)
 
+    def at_prefix(self, prefix: str) -> Self:
+        """Return the same fleet with its objects below another prefix."""
+        return self if prefix == self.prefix else replace(self, prefix=prefix)
+
     def url(self, key: str) -> str:
         """Return the `s3://` address of an object."""
         return f"s3://{self.bucket}/{self.prefix}{key}"
@@ -168,7 +175,11 @@ class Guarded:
 
 @dataclass(frozen=True, kw_only=True)
 class Clients:
-    """boto3's clients of one account and region."""
+    """boto3's clients of one account and region, and this machine's clock.
+
+    Args:
+        wall_s: seconds since the epoch. No monotonic clock: that one stands still while a machine sleeps.
+    """
 
     s3: Any
     eks: Any
@@ -177,12 +188,14 @@ class Clients:
     cloudwatch: Any
     scheduler: Any
     autoscaling: Any
+    wall_s: Callable[[], float] = time.time
 
     @classmethod
     def of(cls, region: str, session: Any = None) -> Self:
         """Return clients that give up in time; `session` is a boto3 session, None takes the surrounding credentials."""
         make = (session or boto3.session.Session()).client
-        return cls(**{one.name: make(one.name, region_name=region, config=CALLS) for one in fields(cls)})
+        services = [each.name for each in fields(cls) if each.default is MISSING]
+        return cls(**{service: make(service, region_name=region, config=CALLS) for service in services})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,11 +279,13 @@ class Pointer:
     """`lease.json` at the root: the run whose lease is the only one, or none.
 
     Args:
+        prefix: of the object's key; another than the environment's own where an older release wrote it.
         etag: empty where there is no object yet.
         fault: why it could not be understood; it names no run then.
     """
 
     run: str | None = None
+    prefix: str = ""
     etag: str = ""
     fault: str = ""
 
@@ -331,17 +346,39 @@ def write(clients: Clients, guarded: Guarded, key: str, said: Mapping[str, Any],
     return str(answer["ETag"])
 
 
+def write_lease(clients: Clients, guarded: Guarded, lease: Lease) -> Lease | None:
+    """Write a lease if its object is still as it was read; return it with its new ETag, None if others came first.
+
+    Args:
+        lease: with the prefix and the ETag that it was read with; a new one has no ETag.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it. It may have been written.
+    """
+    said = {"schema": LEASE_SCHEMA, **said_of(lease, *LEASE_FIELDS)}
+    etag = write(clients, guarded.at_prefix(lease.prefix), lease_key(lease.run), said, etag=lease.etag)
+    return None if etag is None else replace(lease, etag=etag)
+
+
 def read_fence(clients: Clients, guarded: Guarded) -> Fence | None:
-    """Return the fence; one that cannot be understood is closed.
+    """Return the fence; one that cannot be understood is closed, and one that an older release closed holds.
 
     Raises:
         RAISED: S3 does not answer, or denies it.
     """
-    found = read(clients, guarded, FENCE_KEY)
-    if found is None:
+    fence = _read_fence_below(clients, guarded)
+    if not guarded.former_prefix or (fence is not None and fence.closed):
+        return fence
+    former = _read_fence_below(clients, guarded.at_prefix(guarded.former_prefix))
+    return former if former is not None and former.closed else fence
+
+
+def _read_fence_below(clients: Clients, guarded: Guarded) -> Fence | None:
+    stored = read(clients, guarded, FENCE_KEY)
+    if stored is None:
         return None
     try:
-        said = json.loads(found.body)
+        said = json.loads(stored.body)
         return Fence(
             state=_state(said["state"]), who=sentence(said["who"]), why=sentence(said["why"]),
             run=_text_or_none(said["run"]),
@@ -349,31 +386,45 @@ def read_fence(clients: Clients, guarded: Guarded) -> Fence | None:
             last_look=moment(said["last_look"]) if said.get("last_look") else None,
             instances=_texts(said.get("instances", [])), terminated=_texts(said.get("terminated", [])),
             told=short(said.get("told", "")), told_at=moment(said["told_at"]) if said.get("told_at") else None,
-            suspended=_texts(said.get("suspended", [])), etag=found.etag,
+            suspended=_texts(said.get("suspended", [])), prefix=guarded.prefix, etag=stored.etag,
         )  # fmt: skip
     except UNREADABLE as error:
         fault = f"{guarded.url(FENCE_KEY)}: not understood ({short(error)}), so it counts as a fence"
         return Fence(state="stopping", who="unknown", why="stop.json could not be understood", run=None,
-                     at=found.modified, etag=found.etag, fault=fault)  # fmt: skip
+                     at=stored.modified, prefix=guarded.prefix, etag=stored.etag, fault=fault)  # fmt: skip
 
 
 def read_pointer(clients: Clients, guarded: Guarded) -> Pointer:
-    """Return whose lease it is.
+    """Return whose lease it is; where nobody has one, who has one that an older release wrote.
 
     Raises:
         RAISED: S3 does not answer, or denies it.
     """
-    found = read(clients, guarded, POINTER_KEY)
-    if found is None:
-        return Pointer()
+    pointer = read_pointer_below(clients, guarded, guarded.prefix)
+    if not guarded.former_prefix or pointer.run is not None:
+        return pointer
+    former = read_pointer_below(clients, guarded, guarded.former_prefix)
+    return former if former.run is not None else pointer
+
+
+def read_pointer_below(clients: Clients, guarded: Guarded, prefix: str) -> Pointer:
+    """Return the pointer below one prefix.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    place = guarded.at_prefix(prefix)
+    stored = read(clients, place, POINTER_KEY)
+    if stored is None:
+        return Pointer(prefix=prefix)
     try:
-        run = _text_or_none(json.loads(found.body)["run"])
+        run = _text_or_none(json.loads(stored.body)["run"])
         if run is not None and not RUN.fullmatch(run):
             raise ValueError(f"names no run: {run!r}")
-        return Pointer(run=run, etag=found.etag)
+        return Pointer(run=run, prefix=prefix, etag=stored.etag)
     except UNREADABLE as error:
-        fault = f"{guarded.url(POINTER_KEY)}: not understood ({short(error)}), so it counts as no lease"
-        return Pointer(etag=found.etag, fault=fault)
+        fault = f"{place.url(POINTER_KEY)}: not understood ({short(error)}), so it counts as no lease"
+        return Pointer(prefix=prefix, etag=stored.etag, fault=fault)
 
 
 def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Lease | None, str]:
@@ -384,7 +435,7 @@ def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Le
     """
     if pointer.run is None:
         return None, pointer.fault
-    key = lease_key(pointer.run)
+    guarded, key = guarded.at_prefix(pointer.prefix), lease_key(pointer.run)
     found = read(clients, guarded, key)
     if found is None:
         return None, f"{guarded.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease"
@@ -398,7 +449,7 @@ def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Le
             created=moment(said["created"]), deadline=moment(said["deadline"]), beats=said["beats"],
             schedule=str(said["schedule"]), nodes=_count(said.get("nodes", guarded.nodes), MOST_NODES),
             former_label=_label(said.get("former_label", {})), unarmed=_texts(said.get("unarmed", [])),
-            ending=moment(said["ending"]) if said.get("ending") else None, etag=found.etag,
+            ending=moment(said["ending"]) if said.get("ending") else None, prefix=pointer.prefix, etag=found.etag,
         ), ""  # fmt: skip
     except UNREADABLE as error:
         return None, f"{guarded.url(key)}: not understood ({short(error)}), so it counts as no lease"
@@ -504,6 +555,8 @@ def change_fence(
 ) -> Fence | None:
     """Write what `change` makes of the fence; return the fence that then stands, None if others always came first.
 
+    A fence that an older release wrote is changed where it stands.
+
     Args:
         known: the fence as it was read last.
         change: None keeps what is there.
@@ -515,9 +568,27 @@ def change_fence(
         wanted = change(known)
         if wanted is None:
             return known
+        place = guarded.at_prefix(known.prefix if known else guarded.prefix)
         said = said_of(wanted, *FENCE_FIELDS)
-        etag = write(clients, guarded, FENCE_KEY, said, etag=known.etag if known else "")
+        etag = write(clients, place, FENCE_KEY, said, etag=known.etag if known else "")
         if etag is not None:
-            return replace(wanted, etag=etag)
+            return replace(wanted, prefix=place.prefix, etag=etag)
         known = read_fence(clients, guarded)
     return None
+
+
+def end_pointer(clients: Clients, guarded: Guarded, pointer: Pointer) -> bool:
+    """Let the pointer name no run, if it is still as it was read; whether it was.
+
+    A start that read before is refused then. A lease that an older release wrote ends where it stands, and here too.
+
+    Raises:
+        RAISED: S3 does not answer, or denies it.
+    """
+    place = guarded.at_prefix(pointer.prefix)
+    if write(clients, place, POINTER_KEY, {"run": None}, etag=pointer.etag) is None:
+        return False
+    if place.prefix == guarded.prefix:
+        return True
+    own = read_pointer_below(clients, guarded, guarded.prefix)
+    return own.run is None and write(clients, guarded, POINTER_KEY, {"run": None}, etag=own.etag) is not None

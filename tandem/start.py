@@ -1,49 +1,55 @@
 """The start: the only thing that raises a fleet, and only behind a lease and an armed stop.
 
 Invariant: standard library and boto3 only. Whatever ends it at any step, no instance is left that no stop will end:
-the lease and the one-shot stop are there before the raise, and a stop that came meanwhile has the last word.
+the lease and the one-shot stop are there before the raise, and a stop that came meanwhile has the last word. Whatever
+keeps it asleep, it raises, deletes and takes back under its own lease alone (tandem/guard/ownership.py).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from time import time as wall_s  # no monotonic clock: that one stands still while a machine sleeps
 from typing import Any
 
 from botocore.exceptions import ClientError
 
+from tandem.guard.ownership import LeaseOwner
+from tandem.guard.scaling import LAUNCH, read_scaling_groups, resume_launch
+from tandem.guard.schedules import STOP_PREFIX, delete_unnamed_schedule, list_foreign_schedules
 from tandem.stop import (
     BLOCK_MARGIN,
-    LEASE_FIELDS,
+    FENCE_KEY,
+    LABELS,
     OWNER_TAG,
     POINTER_KEY,
     RAISED,
     RUN,
     Clients,
+    Fence,
     Guarded,
     Lease,
     Pointer,
     RefusedError,
     Seen,
     WorldError,
+    change_fence,
     code_of,
+    end_pointer,
     lease_key,
     look,
-    read_fence,
     read_lease,
-    read_pointer,
-    said_of,
     scale_to_zero,
+    tell,
     words,
     write,
+    write_lease,
 )
 
 LEAST_HOURS = 0.25  # a shorter lease could end before its nodes run
-LABELS = ("raise.tandem/", "compile.tandem/")  # of ours, that a new raise takes off; as in tandem.spec.names
 # The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal targets").
 TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler tries again for so long; a stop that came later could meet the fleet of another run.
@@ -78,7 +84,7 @@ class _Asked:
 
 def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of the raise
     clients: Clients, guarded: Guarded, *, run: str, hours: float, experiment: str | None, nodes: int,
-    label: Mapping[str, str], who: str, beats: bool, now: datetime,
+    label: Mapping[str, str], who: str, beats: bool, now: datetime, unarmed: Sequence[str] = (),
 ) -> Raised:  # fmt: skip
     """Raise the fleet for a run; the same run may ask again and gets what it has, with its first deadline.
 
@@ -89,6 +95,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
         label: node labels, as names.raise_label and names.compile_label give them; those of another run go.
         who: a person's ARN, or the runner.
         beats: whether the run will write `runs/<run>/heartbeat.json`.
+        unarmed: paths that are not armed, and that whoever starts accepts; people are told of them.
 
     Raises:
         RefusedError: a fence, another lease, a window or the node group forbids it; nothing was raised.
@@ -98,20 +105,26 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
     deadline = (now + timedelta(hours=hours)).replace(microsecond=0)
     wanted = Lease(
         run=run, who=who, experiment=experiment, node_label=dict(label), created=now, deadline=deadline, beats=beats,
-        schedule=f"stop-{run}", nodes=nodes,
+        schedule=f"{STOP_PREFIX}{run}", nodes=nodes, unarmed=tuple(unarmed), prefix=guarded.prefix,
     )  # fmt: skip
     start = _Start(clients, guarded, _Asked(lease=wanted, nodes=nodes, now=now))
     start.require_allowed()
     start.take_lease()
     try:
         arn = start.arm()
+        start.tell_unarmed()
+        start.resume_launches()
     except (RefusedError, WorldError):
         start.give_lease_back()
         raise
-    present = start.raised_already()
-    if not present:
-        start.raise_()
-    start.require_last_word()
+    try:
+        present = start.raised_already()
+        if not present:
+            start.raise_()
+        start.require_last_word()
+    except RefusedError:
+        start.disarm()
+        raise
     return Raised(lease=start.lease, nodes=nodes, present=present, schedule_arn=arn)
 
 
@@ -151,9 +164,12 @@ class _Start:
 
     def __init__(self, clients: Clients, guarded: Guarded, asked: _Asked) -> None:
         self.clients, self.guarded, self.asked, self.lease = clients, guarded, asked, asked.lease
-        self.pointer = Pointer()
+        self.pointer = Pointer(prefix=guarded.prefix)
         self.seen = Seen(now=asked.now)
-        self.began_s = wall_s()
+        self.began_s = clients.wall_s()
+        self.armed_here = False  # whether this start made the schedule, not an earlier one of the same run
+        self.may_be_raised = False  # whether nodes may stand for which this start asked
+        self.owner = LeaseOwner(clients, guarded, self.pointer, self.lease)  # of the lease, once it is taken
 
     # may it
 
@@ -165,6 +181,8 @@ class _Start:
         self._require_no_other_lease()
         self._require_window()
         self._require_group()
+        self._require_launches()
+        self._require_own_schedules()
 
     def _require_seen(self, *sources: str) -> None:
         for source, why in self.seen.unknown.items():
@@ -177,7 +195,7 @@ class _Start:
         if fence is not None and fence.closed:
             raise RefusedError(
                 f"fenced by {fence.who} at {fence.at:%Y-%m-%d %H:%M} UTC: {fence.why}",
-                where=self.guarded.url("stop.json"),
+                where=self.guarded.at_prefix(fence.prefix).url(FENCE_KEY),
                 change=f"tandem status --env {name}; when the reason is gone, tandem stop --clear --env {name}",
             )  # fmt: skip
 
@@ -187,7 +205,13 @@ class _Start:
         if lease is None:
             return
         at = f"{lease.deadline:%Y-%m-%d %H:%M} UTC"
-        where = self.guarded.url(lease_key(lease.run))
+        where = self.guarded.at_prefix(lease.prefix).url(lease_key(lease.run))
+        if lease.ending is not None and lease.deadline > now:
+            raise RefusedError(
+                f"run {lease.run} of {lease.who} ends since {lease.ending:%Y-%m-%d %H:%M} UTC", where=where,
+                change=f"wait until tandem status --env {name} shows no lease; to finish it by hand: "
+                f"tandem stop --end --env {name}",
+            )  # fmt: skip
         if lease.deadline <= now:
             raise RefusedError(
                 f"the lease of run {lease.run} ended at {at}", where=where,
@@ -201,11 +225,14 @@ class _Start:
         if (lease.experiment, lease.node_label) != (self.lease.experiment, self.lease.node_label):
             raise RefusedError(f"run {lease.run} was started for {lease.experiment or 'no experiment'}", where=where,
                                change="take another name for this run")  # fmt: skip
+        if lease.nodes != self.lease.nodes:
+            raise RefusedError(f"run {lease.run} was started for {lease.nodes} nodes", where=where,
+                               change="ask for as many, or take another name for this run")  # fmt: skip
         self.lease = lease  # its own, from a start that did not come to its end; the deadline stays the first
 
     def _require_window(self) -> None:
         guarded, deadline = self.guarded, self.lease.deadline
-        if guarded.capacity_kind != "capacity-block":
+        if self.seen.capacity_kind != "capacity-block":
             return
         # as declared or looked up by the caller, and as deployed: what both allow
         starts = max(filter(None, (guarded.block_starts, self.seen.block_starts)), default=None)
@@ -249,6 +276,35 @@ class _Start:
                 change="wait until it is ACTIVE, and ask for no more than capacity.nodes",
             )  # fmt: skip
 
+    def _require_launches(self) -> None:
+        """Refuse where somebody else than a stop of ours keeps the Auto Scaling group from adding instances."""
+        ours = self.seen.fence.suspended if self.seen.fence else ()
+        with _foreseen("asking Auto Scaling", self.guarded.group, "try again; nothing was raised"):
+            groups = read_scaling_groups(self.clients, self.seen.scaling_groups)
+        for group in groups:
+            if LAUNCH in group.suspended and group.name not in ours:
+                command = shlex.join([
+                    "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
+                    "--scaling-processes", LAUNCH, "--region", self.guarded.region,
+                ])  # fmt: skip
+                raise RefusedError("somebody suspended its launches, and no stop of Tandem did",
+                                   where=f"Auto Scaling group {group.name}",
+                                   change=f"find out why, then: {command}")  # fmt: skip
+
+    def _require_own_schedules(self) -> None:
+        """Refuse beside a schedule that no lease owns: it could end this run, or raise behind its end."""
+        group = self.guarded.schedule_group
+        with _foreseen("listing the schedules", f"schedule group {group}", "try again; nothing was raised"):
+            strangers = list_foreign_schedules(self.clients, self.guarded, self.lease)
+        for schedule in strangers:
+            command = shlex.join([
+                "aws", "scheduler", "delete-schedule", "--group-name", group, "--name", schedule.name, "--region",
+                self.guarded.region,
+            ])  # fmt: skip
+            raise RefusedError(f"no lease owns it, and it calls {schedule.target_arn}",
+                               where=f"schedule {group}/{schedule.name}",
+                               change=f"if no other start is under way: {command}")  # fmt: skip
+
     def _describe(self) -> Mapping[str, Any]:
         answer = self.clients.eks.describe_nodegroup(
             clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group
@@ -259,46 +315,46 @@ class _Start:
     # lease and stop
 
     def take_lease(self) -> None:
-        """Write the lease, then point to it: the pointer decides between two starts."""
-        key = lease_key(self.lease.run)
-        url = self.guarded.url(key)
+        """Write the lease, then point to it: the pointer decides between two starts, also of the same run."""
+        place = self.guarded.at_prefix(self.pointer.prefix)
+        url = place.url(lease_key(self.lease.run))
         with _foreseen("writing the lease", url, f"{self._again()}; nothing was raised"):
-            if self.seen.lease is not None:
-                return
-            if write(self.clients, self.guarded, key, said_of(self.lease, *LEASE_FIELDS), etag="") is None:
-                self._adopt(url)
-            said = {"run": self.lease.run}
-            etag = write(self.clients, self.guarded, POINTER_KEY, said, etag=self.pointer.etag)
+            if self.seen.lease is None:
+                written = write_lease(self.clients, self.guarded, self.lease)
+                self.lease = written or self._adopt_lease(url)
+            etag = write(self.clients, place, POINTER_KEY, {"run": self.lease.run}, etag=self.pointer.etag)
         if etag is None:
-            raise RefusedError("another start or stop came first", where=self.guarded.url(POINTER_KEY),
+            raise RefusedError("another start or stop came first", where=place.url(POINTER_KEY),
                                change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
-        self.pointer = Pointer(run=self.lease.run, etag=etag)
+        self.pointer = Pointer(run=self.lease.run, prefix=place.prefix, etag=etag)
+        self.owner = LeaseOwner(self.clients, self.guarded, self.pointer, self.lease)
 
-    def _adopt(self, url: str) -> None:
+    def _adopt_lease(self, url: str) -> Lease:
         """Go on with a lease that a start of the same run wrote and died before it pointed to it."""
-        found, fault = read_lease(self.clients, self.guarded, Pointer(run=self.lease.run))
-        mine = found and replace(found, created=self.lease.created, deadline=self.lease.deadline, etag="")
-        if found is None or mine != self.lease or found.deadline <= self.asked.now:
+        lease, fault = read_lease(self.clients, self.guarded,
+                                  Pointer(run=self.lease.run, prefix=self.guarded.prefix))  # fmt: skip
+        mine = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
+        if lease is None or mine != self.lease or lease.deadline <= self.asked.now:
             raise RefusedError(fault or f"run {self.lease.run} was started before", where=url,
                                change="take another name for this run")  # fmt: skip
-        self.lease = found
+        return lease
 
     def give_lease_back(self) -> None:
         """Let others start, where no stop could be armed and so nothing was raised."""
-        if self.seen.lease is None:
-            with suppress(*RAISED):
-                write(self.clients, self.guarded, POINTER_KEY, {"run": None}, etag=self.pointer.etag)
+        if self.seen.lease is not None:
+            return  # an earlier start of the same run may have raised under it
+        with suppress(*RAISED):
+            if end_pointer(self.clients, self.guarded, self.pointer):
+                write_lease(self.clients, self.guarded, replace(self.lease, ending=self.asked.now))
+            self.disarm()
 
     def arm(self) -> str:
-        """Create the one-shot stop, read it back, and take away those of ended runs, which would end this one."""
+        """Create the one-shot stop and read it back."""
         where = f"schedule {self.guarded.schedule_group}/{self.lease.schedule}"
         with _foreseen("arming the one-shot stop", where, "nothing was raised; try again, or deploy the Guard stack"):
             wanted = schedule(self.guarded, self.lease)
-            self._create_schedule()
+            self.owner.call_if_own(self._create_schedule, self._refuse)
             found = self.clients.scheduler.get_schedule(GroupName=self.guarded.schedule_group, Name=self.lease.schedule)
-            for name in self._schedules():
-                if name != self.lease.schedule:
-                    self.clients.scheduler.delete_schedule(GroupName=self.guarded.schedule_group, Name=name)
             target = {name: found["Target"].get(name) for name in wanted["Target"]}
             got, arn = (found["ScheduleExpression"], found.get("State", "ENABLED"), target), str(found["Arn"])
         if got != (wanted["ScheduleExpression"], wanted["State"], wanted["Target"]):
@@ -311,19 +367,40 @@ class _Start:
     def _create_schedule(self) -> None:
         try:
             self.clients.scheduler.create_schedule(**schedule(self.guarded, self.lease))
+            self.armed_here = True
         except ClientError as error:
             if code_of(error) != "ConflictException":  # of an earlier start of the same run: read back like a new one
                 raise
 
-    def _schedules(self) -> list[str]:
-        found: list[str] = []
-        more: dict[str, str] = {}
-        while True:
-            page = self.clients.scheduler.list_schedules(GroupName=self.guarded.schedule_group, **more)
-            found += [one["Name"] for one in page["Schedules"]]
-            if not page.get("NextToken"):
-                return found
-            more = {"NextToken": page["NextToken"]}
+    def _refuse(self, loss: str) -> RefusedError:
+        return RefusedError(f"stopped before the raise: {loss}; nothing was raised", where=self.guarded.group,
+                            change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
+
+    def tell_unarmed(self) -> None:
+        """Tell people which paths do not guard this run."""
+        if not self.lease.unarmed:
+            return
+        name, paths = self.guarded.environment, ", ".join(self.lease.unarmed)
+        text = (
+            f"{name}: run {self.lease.run} starts although these paths would not stop its fleet: {paths}.\n"
+            f"{self.lease.who} accepted that. The others end it, at the latest at its deadline "
+            f"{self.lease.deadline:%Y-%m-%d %H:%M} UTC.\nLook: tandem status --env {name}; docs/runbook.md"
+        )
+        with _foreseen("telling people that paths are not armed", str(self.guarded.topic_arn),
+                       "nothing was raised; mend the topic, or arm the paths"):  # fmt: skip
+            tell(self.clients, self.guarded, "a start accepted unarmed paths", text)
+
+    def resume_launches(self) -> None:
+        """Let the Auto Scaling groups add instances again where a stop of ours suspended it, and forget that."""
+        fence = self.seen.fence
+        ours = set(fence.suspended if fence else ()) & set(self.seen.scaling_groups)
+        for name in sorted(ours):
+            with _foreseen(f"resuming the launches of Auto Scaling group {name}", self.guarded.group,
+                           "nothing was raised; try again"):  # fmt: skip
+                self.owner.call_if_own(lambda name=name: resume_launch(self.clients, name), self._refuse)  # type: ignore[misc]
+        if ours:
+            with _foreseen("writing what was resumed", self.guarded.url(FENCE_KEY), "nothing was raised; try again"):
+                change_fence(self.clients, self.guarded, fence, _forget_suspended)
 
     # the raise
 
@@ -340,46 +417,62 @@ class _Start:
             labels = self._describe().get("labels", {})
             gone = [name for name in labels if name.startswith(LABELS) and name not in self.lease.node_label]
             change = {"addOrUpdateLabels": dict(self.lease.node_label), **({"removeLabels": gone} if gone else {})}
-            self.clients.eks.update_nodegroup_config(
-                clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group, labels=change,
-                scalingConfig={"minSize": 0, "desiredSize": self.asked.nodes},
-            )  # fmt: skip
+            self.owner.call_if_own(lambda: self._size_group(change), self._refuse)
         except RAISED as error:  # it may have been taken all the same
             raise WorldError(f"raising failed ({words(error)}); {self._take_back()}", where=self.guarded.group,
                              change=self._again()) from error  # fmt: skip
 
+    def _size_group(self, labels: Mapping[str, Any]) -> None:
+        self.may_be_raised = True
+        self.clients.eks.update_nodegroup_config(
+            clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group, labels=labels,
+            scalingConfig={"minSize": 0, "desiredSize": self.asked.nodes},
+        )  # fmt: skip
+
+    def disarm(self) -> None:
+        """Delete the one-shot stop of a lease that is over, where nothing stands for which it is needed."""
+        if self.armed_here and not self.may_be_raised:
+            with suppress(*RAISED):
+                delete_unnamed_schedule(self.clients, self.guarded, self.lease.run)
+
     def require_last_word(self) -> None:
         """Read fence and lease again: a stop that came while the raise was under way has the last word."""
         try:
-            fence = read_fence(self.clients, self.guarded)
-            pointer = read_pointer(self.clients, self.guarded)
+            loss = self.owner.find_loss()
         except RAISED as error:
             raise WorldError(f"the fence could not be read after the raise ({words(error)}); {self._take_back()}",
                              where=self.guarded.bucket, change=self._again()) from error  # fmt: skip
         if self._overslept():
             raise RefusedError(f"the lease's deadline passed while it was being raised; {self._take_back()}",
                                where=self.guarded.group, change=LATE)  # fmt: skip
-        before = self.seen.fence.etag if self.seen.fence else ""
-        if (fence.etag if fence else "") != before or pointer != self.pointer:
-            why = f"{fence.who}: {fence.why}" if fence and fence.closed else "it was fenced and cleared meanwhile"
-            raise RefusedError(f"stopped while it was being raised ({why}); {self._take_back()}",
+        if loss:
+            raise RefusedError(f"stopped while it was being raised ({loss}); {self._take_back()}",
                                where=self.guarded.group,
                                change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
 
     def _again(self) -> str:
-        return f"try again with the same run (--run {self.lease.run})"
+        return f"try again with the same run (--run {shlex.quote(self.lease.run)})"
 
     def _overslept(self) -> bool:
         """Whether the deadline has passed while this start was at work, as where the machine under it slept."""
-        return self.asked.now + timedelta(seconds=wall_s() - self.began_s) >= self.lease.deadline
+        return self.asked.now + timedelta(seconds=self.clients.wall_s() - self.began_s) >= self.lease.deadline
 
     def _take_back(self) -> str:
+        name = self.guarded.environment
+        if not self.owner.may_take_back():
+            return ("the fleet is another run's now, or that cannot be read, so it is left alone; the reaper ends what "
+                    f"goes beyond that run's lease: tandem status --env {name}")  # fmt: skip
         try:
             scale_to_zero(self.clients, self.guarded)
         except RAISED as error:
-            return (f"taking the raise back failed too ({words(error)}): run tandem stop --env "
-                    f"{self.guarded.environment} now; its one-shot stop is armed")  # fmt: skip
+            return (f"taking the raise back failed too ({words(error)}): run tandem stop --env {name} now; its "
+                    "one-shot stop is armed")  # fmt: skip
+        self.may_be_raised = False
         return "the node group was set to 0 again"
+
+
+def _forget_suspended(fence: Fence | None) -> Fence | None:
+    return replace(fence, suspended=()) if fence and fence.suspended and not fence.closed else None
 
 
 def schedule(guarded: Guarded, lease: Lease) -> dict[str, Any]:

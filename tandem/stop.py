@@ -37,6 +37,7 @@ from tandem.fence import (
     WorldError,
     change_fence,
     code_of,
+    end_pointer,
     heartbeat_key,
     lease_key,
     moment,
@@ -50,7 +51,18 @@ from tandem.fence import (
     short,
     words,
     write,
+    write_lease,
 )  # fmt: skip
+from tandem.guard.pager import iterate_pages
+from tandem.guard.scaling import (
+    GROUP_TAG,
+    LAUNCH,
+    ScalingGroup,
+    read_scaling_groups,
+    set_group_to_zero,
+    suspend_launch,
+)
+from tandem.guard.schedules import delete_unnamed_schedule, list_foreign_schedules
 
 __all__ = [
     "BLOCK_ENDS_TAG",
@@ -58,12 +70,14 @@ __all__ = [
     "BLOCK_STARTS_TAG",
     "CAPACITY_KIND_TAG",
     "CLUSTER_TAG",
+    "ENDING_LIMIT",
     "EXCESS_NODES",
     "FENCE_KEY",
     "FLEET_USD",
     "FUTURE",
     "IDLE_BLOCK_MINUTES",
     "INSTANCES_ALIVE",
+    "LABELS",
     "LEASE_FIELDS",
     "NODE_GROUP_TAG",
     "OLDEST_INSTANCE_HOURS",
@@ -90,24 +104,29 @@ __all__ = [
     "StopError",
     "WorldError",
     "act",
-    "clear",
+    "change_fence",
     "code_of",
+    "count_excess_nodes",
     "due",
+    "end_pointer",
     "heartbeat_key",
     "lease_key",
     "look",
     "moment",
     "read",
+    "read_capacity_kind",
     "read_fence",
     "read_lease",
     "read_pointer",
     "reap",
+    "release",
     "said_of",
     "scale_to_zero",
     "stop",
     "tell",
     "words",
     "write",
+    "write_lease",
 ]
 
 OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
@@ -116,18 +135,25 @@ BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 CAPACITY_KIND_TAG = "tandem:capacity-kind"  # likewise: Fleet may be deployed with another kind than Guard knows
 CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
 
+LABELS = ("raise.tandem/", "compile.tandem/")  # of ours, that a new raise takes off; as in tandem.spec.names
 PASS_MINUTES = 5  # between two passes of the reaper
+LOOKS = 3  # of a pass, where the lease changes while it looks
+ENDING_LIMIT = timedelta(minutes=30)  # so long the reaper leaves a lease alone that says that it ends
+REPLACED_GRACES = 2  # a spot node's replacement and the node itself live side by side for a while
 BLOCK_MARGIN = timedelta(minutes=45)  # EKS scales down 40 minutes before a block's end, EC2 terminates at 30
 FUTURE = timedelta(minutes=5)  # clocks differ; a beat further ahead is no beat
 OVERDUE_GRACES = 3  # a stop that EC2 has not done after so many graces is a failed one
 TELL_AGAIN = timedelta(hours=1)
 REAPER = "reap"
+SETTLED = frozenset({"ACTIVE", "DEGRADED"})  # of a node group's states: no update is under way
+MOST_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
 SUBJECT_CHARACTERS = 99  # SNS takes fewer than 100
 _CHANGES = {
     "stopping": "being stopped",
     "terminating": "terminated by id",
     "stopped": "gone",
     "failed": "NOT stopped",
+    "blind": "not seen whole: part of AWS does not answer the guard",
 }
 
 INSTANCES_ALIVE = "instances_alive"
@@ -162,12 +188,19 @@ class Instance:
     Args:
         state: pending, running, shutting-down, stopping or stopped.
         ours: whether it may be touched: it carries the environment's own tag, or its node group does.
+        scaling_group: the Auto Scaling group that its tag names; empty where none does.
     """
 
     id: str
     launched: datetime
     state: str
     ours: bool
+    scaling_group: str = ""
+
+    @property
+    def up(self) -> bool:
+        """Whether it is there to stay: pending or running."""
+        return self.state in {"pending", "running"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +211,13 @@ class Seen:
         desired, minimum: sizes of the node group; None: unknown, or there is none.
         present: whether there is a node group; None: unknown.
         owned: whether it carries the environment's own tag; None: unknown, or there is none.
+        settled: whether no update of the node group is under way; None: unknown, or there is none.
+        labels: of the node group's nodes, those that are ours.
+        capacity_kind: that the node group is deployed with; where its tags do not say, as declared.
+        scaling_groups: names of its Auto Scaling groups, as EKS names them or, where EKS is silent, the instances.
         instances: every one of the node group that EC2 lists and that is not terminated.
+        alive_since: since when the guard's own figures count instances without a break; asked for only where the lease
+            is unknown, when the age of the present instances alone would not tell of those that they replaced.
         pointer: to the only lease; None: unknown.
         lease: that the pointer leads to, also after its deadline and behind a fence: see `live`.
         heartbeat: of the lease's run.
@@ -192,7 +231,12 @@ class Seen:
     minimum: int | None = None
     present: bool | None = None
     owned: bool | None = None
+    settled: bool | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    capacity_kind: str = ""
+    scaling_groups: tuple[str, ...] = ()
     instances: tuple[Instance, ...] = ()
+    alive_since: datetime | None = None
     fence: Fence | None = None
     pointer: Pointer | None = None
     lease: Lease | None = None
@@ -212,6 +256,12 @@ class Seen:
         """The lease, where it is live: before its deadline and without a fence."""
         return self.lease if self.lease and self.now < self.lease.deadline and not self.fenced else None
 
+    @property
+    def ending(self) -> bool:
+        """Whether the lease says that its normal end is under way, and not for too long."""
+        since = self.lease.ending if self.lease else None
+        return since is not None and since - FUTURE <= self.now < since + ENDING_LIMIT
+
 
 @dataclass(frozen=True, kw_only=True)
 class Due:
@@ -220,6 +270,7 @@ class Due:
     Args:
         why: the reasons for a stop, each a sentence; empty: none is due.
         scale_down: whether EKS must be asked for 0.
+        hold: whether the Auto Scaling groups must be held at 0: EKS had its grace.
         terminate: ids that EC2 must terminate.
         state: of the fence after this pass, as far as was seen; None: there is none to write.
         failed: what this look shows of an earlier pass's failure, each a sentence.
@@ -228,6 +279,7 @@ class Due:
 
     why: tuple[str, ...] = ()
     scale_down: bool = False
+    hold: bool = False
     terminate: tuple[str, ...] = ()
     state: State | None = None
     failed: tuple[str, ...] = ()
@@ -281,9 +333,10 @@ def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
             fault = f"{guarded.url(lease_key(lease.run))}: written in the future, so it counts as no lease"
             lease = None
         faults.extend([fault] if fault else [])
+    faults.extend(_former_places(guarded, fence, pointer))
     if lease and lease.beats:
         with _asking(unknown, "heartbeat"):
-            heartbeat, fault = _heartbeat(clients, guarded, lease.run, now)
+            heartbeat, fault = _heartbeat(clients, guarded.at_prefix(lease.prefix), lease.run, now)
             faults.extend([fault] if fault else [])
     group: Mapping[str, Any] = {}
     with _asking(unknown, "node group"):
@@ -293,17 +346,66 @@ def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
     with _asking(unknown, "instances"):
         instances = tuple(_instances(clients, guarded, owned=owned is True))
     if owned is False or any(not one.ours for one in instances):
-        faults.append(f"{guarded.group}: without the tag {OWNER_TAG}={guarded.environment}, so it is another's and is "
-                      "left alone; give one of the two another name")  # fmt: skip
+        faults.append(_stranger(guarded, instances))
     scaling = group.get("scalingConfig", {})
-    (starts, ends), fault = _block(group, guarded)
+    kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, guarded.capacity_kind))
+    (starts, ends), fault = _block(group, guarded, kind)
     faults.extend([fault] if fault else [])
-    return Seen(
+    seen = Seen(
         now=now, desired=scaling.get("desiredSize"), minimum=scaling.get("minSize"),
-        present=None if "node group" in unknown else bool(group), owned=owned, instances=instances, fence=fence,
+        present=None if "node group" in unknown else bool(group), owned=owned,
+        settled=group.get("status") in SETTLED if group else None,
+        labels=_our_labels(group.get("labels", {})),
+        capacity_kind=kind, scaling_groups=_scaling_groups(group, instances), instances=instances, fence=fence,
         pointer=pointer, lease=lease, heartbeat=heartbeat, block_starts=starts, block_ends=ends,
         unknown=unknown, faults=tuple(faults),
     )  # fmt: skip
+    if "lease" not in unknown or not _ours(seen):
+        return seen
+    return replace(seen, alive_since=_alive_since(clients, guarded, now))
+
+
+def _former_places(guarded: Guarded, fence: Fence | None, pointer: Pointer | None) -> Iterator[str]:
+    """Say where an object of an older release still rules; nobody but it may be waited for."""
+    if fence and fence.prefix != guarded.prefix:
+        place = guarded.at_prefix(fence.prefix).url(FENCE_KEY)
+        yield f"{place}: an older release of Tandem wrote this fence; it holds until it is released"
+    if pointer and pointer.run and pointer.prefix != guarded.prefix:
+        place = guarded.at_prefix(pointer.prefix).url(lease_key(pointer.run))
+        yield f"{place}: an older release of Tandem wrote this lease; it counts until it ends"
+
+
+def _stranger(guarded: Guarded, instances: tuple[Instance, ...]) -> str:
+    missing = f"{guarded.group}: without the tag {OWNER_TAG}={guarded.environment}"
+    if any(one.ours for one in instances):
+        return f"{missing}, though its instances carry it: it counts as ours; deploy the Fleet stack"
+    return f"{missing}, so it is another's and is left alone; give one of the two another name"
+
+
+def _scaling_groups(group: Mapping[str, Any], instances: tuple[Instance, ...]) -> tuple[str, ...]:
+    listed = [one["name"] for one in (group.get("resources") or {}).get("autoScalingGroups", [])]
+    return tuple(listed or dict.fromkeys(one.scaling_group for one in instances if one.ours and one.scaling_group))
+
+
+def _alive_since(clients: Clients, guarded: Guarded, now: datetime) -> datetime | None:
+    """Return since when every figure of the reaper's passes counts an instance; None: unknown, or there is none."""
+    begin = now - timedelta(hours=guarded.max_hours) - BLOCK_MARGIN
+    try:
+        answer = clients.cloudwatch.get_metric_statistics(
+            Namespace=guarded.namespace, MetricName=INSTANCES_ALIVE, StartTime=begin, EndTime=now,
+            Period=_statistics_period_s(now - begin), Statistics=["Minimum"],
+        )  # fmt: skip
+        points = sorted((point["Timestamp"], point["Minimum"]) for point in answer.get("Datapoints", []))
+    except RAISED:
+        return None
+    empty = max((at for at, alive in points if not alive), default=begin)
+    return min((at for at, alive in points if alive and at > empty), default=None)
+
+
+def _statistics_period_s(window: timedelta) -> int:
+    """Return the shortest period, of whole passes, in which GetMetricStatistics gives a window at once."""
+    passes = -(-window // (MOST_POINTS * timedelta(minutes=PASS_MINUTES)))
+    return passes * PASS_MINUTES * 60
 
 
 @contextmanager
@@ -345,10 +447,12 @@ def _node_group(clients: Clients, guarded: Guarded) -> Mapping[str, Any]:
     return found
 
 
-def _block(group: Mapping[str, Any], guarded: Guarded) -> tuple[tuple[datetime | None, datetime | None], str]:
+def _block(
+    group: Mapping[str, Any], guarded: Guarded, kind: str
+) -> tuple[tuple[datetime | None, datetime | None], str]:
     """Return the window of the block that the node group is deployed with, and what is wrong with its tags."""
     declared, tags = (guarded.block_starts, guarded.block_ends), group.get("tags", {})
-    if guarded.capacity_kind != "capacity-block":
+    if kind != "capacity-block":
         return (None, None), ""
     if not {BLOCK_STARTS_TAG, BLOCK_ENDS_TAG} <= tags.keys():
         return declared, ""
@@ -363,20 +467,15 @@ def _instances(clients: Clients, guarded: Guarded, *, owned: bool) -> Iterator[I
         {"Name": f"tag:{CLUSTER_TAG}", "Values": [guarded.cluster]},
         {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [guarded.node_group]},
     ]
-    more: dict[str, str] = {}
-    while True:
-        page = clients.ec2.describe_instances(Filters=filters, **more)
+    for page in iterate_pages(clients.ec2.describe_instances, Filters=filters):
         for one in (each for reservation in page["Reservations"] for each in reservation["Instances"]):
             if one["State"]["Name"] != "terminated":
                 tags = {tag["Key"]: tag["Value"] for tag in one.get("Tags", [])}
                 ours = owned or tags.get(OWNER_TAG) == guarded.environment
                 yield Instance(
                     id=one["InstanceId"], launched=one["LaunchTime"].astimezone(UTC), state=one["State"]["Name"],
-                    ours=ours,
+                    ours=ours, scaling_group=tags.get(GROUP_TAG, ""),
                 )  # fmt: skip
-        if not page.get("NextToken"):
-            return
-        more = {"NextToken": page["NextToken"]}
 
 
 # what is due
@@ -397,7 +496,7 @@ def due(seen: Seen, guarded: Guarded) -> Due:
     sized = (seen.desired, seen.minimum) != (0, 0) and seen.present is not False
     return Due(
         why=tuple(sentence for _, sentence in reasons), state=state, terminate=terminate, metrics=metrics,
-        scale_down=_may_scale(seen) and (sized or bool(terminate)),
+        scale_down=_may_scale(seen) and (sized or bool(terminate)), hold=_must_hold(seen, guarded, since, sized=sized),
         failed=tuple(_undone(seen, guarded, since, needs_size=sized)),
     )  # fmt: skip
 
@@ -414,8 +513,14 @@ def _ours(seen: Seen) -> tuple[Instance, ...]:
 
 
 def _may_scale(seen: Seen) -> bool:
-    """Whether the node group is known to be ours; where EKS does not say, by an instance that carries our tag."""
-    return bool(seen.owned or (seen.present is None and _ours(seen)))
+    """Whether the node group is known to be ours: by its own tag, or by an instance of it that carries ours."""
+    return bool(seen.owned or (seen.present is not False and _ours(seen)))
+
+
+def _must_hold(seen: Seen, guarded: Guarded, since: datetime, *, sized: bool) -> bool:
+    """Whether EKS had its grace and still wants nodes, or fills up what was ended."""
+    refilled = any(one.up and one.launched > since for one in _ours(seen))
+    return _may_scale(seen) and since + guarded.grace <= seen.now and (sized or refilled)
 
 
 def _next_state(seen: Seen, ours: tuple[Instance, ...], terminate: tuple[str, ...]) -> State:
@@ -449,29 +554,71 @@ def _reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
     """Yield each reason for a stop, with the moment since which it holds."""
     if seen.fence and seen.fence.closed:
         yield seen.fence.at, f"fenced by {seen.fence.who}: {seen.fence.why}"
-    else:
-        yield from _ended(seen, guarded)
-    ours = _ours(seen)
+    elif "lease" not in seen.unknown:
+        yield from _unleased(seen) if seen.lease is None else _misused(seen, guarded, seen.lease)
+        if seen.lease and not seen.ending:
+            yield from _ended(seen, guarded, seen.lease)
+    if not seen.ending:
+        yield from _outlived(seen, guarded)
+
+
+def _outlived(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
+    """Yield the reasons that no lease can take away: an age, and a block's end."""
+    ours, oldest = _ours(seen), timedelta(hours=guarded.max_hours)
     launched = min((one.launched for one in ours), default=None)
-    oldest = timedelta(hours=guarded.max_hours)
     if launched and launched + oldest <= seen.now:
         yield launched + oldest, f"an instance is older than {guarded.max_hours:g} hours"
+    elif seen.alive_since and seen.alive_since + oldest <= seen.now:
+        yield seen.alive_since + oldest, (
+            f"instances have lived for {guarded.max_hours:g} hours, one after another, and the lease cannot be read"
+        )
     ends = seen.block_ends
     used = bool(ours or seen.desired or seen.live)
     if ends and used and ends - BLOCK_MARGIN <= seen.now:
         yield ends - BLOCK_MARGIN, f"the Capacity Block ends at {plain(ends)}"
 
 
-def _ended(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
-    """Yield the reasons that the lease gives, or its absence."""
-    lease, now = seen.lease, seen.now
-    if "lease" in seen.unknown:
-        return
-    if lease is None:
-        launched = min((one.launched for one in _ours(seen)), default=None)
-        if launched and launched + guarded.idle <= now:
-            yield launched + guarded.idle, f"instances have lived {guarded.idle_minutes:g} minutes without a lease"
-        return
+def _unleased(seen: Seen) -> Iterator[tuple[datetime, str]]:
+    """Yield why a fleet without a lease must stop: nobody answers for it. A start writes its lease before it raises."""
+    launched = min((one.launched for one in _ours(seen)), default=None)
+    if launched:
+        yield launched, "instances live without a lease"
+    elif _may_scale(seen) and (seen.desired or seen.minimum):
+        yield seen.now, f"the node group wants {seen.desired} nodes without a lease"
+
+
+def count_excess_nodes(seen: Seen, guarded: Guarded) -> int:
+    """Return how many nodes are wanted, or stay, beyond those of the lease; 0 without a lease."""
+    if seen.lease is None:
+        return 0
+    replaced = REPLACED_GRACES * guarded.grace
+    staying = sum(one.up and one.launched + replaced <= seen.now for one in _ours(seen))
+    return max(0, staying - seen.lease.nodes, (seen.desired or 0) - seen.lease.nodes)
+
+
+def _our_labels(labels: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in labels.items() if name.startswith(LABELS)}
+
+
+def _misused(seen: Seen, guarded: Guarded, lease: Lease) -> Iterator[tuple[datetime, str]]:
+    """Yield what of the fleet goes beyond its lease: more nodes, or nodes for somebody else."""
+    ours = _ours(seen)
+    latest = max((one.launched for one in ours), default=seen.now)
+    if count_excess_nodes(seen, guarded) and _may_scale(seen):
+        yield latest, (
+            f"the node group wants {seen.desired} nodes and has {sum(one.up for one in ours)}, and the lease of run "
+            f"{lease.run} is for {lease.nodes}"
+        )
+    # while EKS is at work, its description may show the new size and the old labels
+    admitted = (_our_labels(lease.node_label), _our_labels(lease.former_label))
+    if seen.settled and seen.desired and seen.labels not in admitted:
+        labels = ", ".join(sorted(seen.labels)) or "no label"
+        yield latest, f"the nodes carry {labels}, which is not what the lease of run {lease.run} says"
+
+
+def _ended(seen: Seen, guarded: Guarded, lease: Lease) -> Iterator[tuple[datetime, str]]:
+    """Yield the reasons that the lease itself gives."""
+    now = seen.now
     if lease.deadline <= now:
         yield lease.deadline, f"the lease of run {lease.run} ended at {plain(lease.deadline)}"
     longest = lease.created + timedelta(hours=guarded.max_hours)  # no start writes a longer one; nodes may be replaced
@@ -493,11 +640,13 @@ def _metrics(seen: Seen, guarded: Guarded) -> Iterator[tuple[str, float]]:
     if "instances" in seen.unknown:
         return
     ours = _ours(seen)
-    running = [one for one in ours if one.state in {"pending", "running"}]
+    running = [one for one in ours if one.up]
     ages = [(seen.now - one.launched) / timedelta(hours=1) for one in ours]
     yield INSTANCES_ALIVE, float(len(ours))
     yield OLDEST_INSTANCE_HOURS, max([0.0, *ages])
     yield FLEET_USD, len(running) * guarded.usd_per_hour * PASS_MINUTES / 60
+    if "lease" not in seen.unknown:
+        yield EXCESS_NODES, float(count_excess_nodes(seen, guarded))
     if not {"lease", "fence"} & seen.unknown.keys():
         yield IDLE_BLOCK_MINUTES, float(PASS_MINUTES if paid and not (running and seen.live) else 0)
 
@@ -543,22 +692,25 @@ class _Pass:
         # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
         if self.due.scale_down or ((insists or not before) and _may_scale(self.seen)):
             self._scale_down()
+        if self.due.hold:
+            self._hold_scaling_groups()
         if self.due.terminate:
             self._terminate()
         if lost:
             self._fence()
+        if before and self.seen.desired:
+            self._name_schedules()
 
     def end(self) -> Report:
         """Publish, tell and write down what this pass did."""
         # the rest is the reaper's alone: its silence is told by their absence, and money and idle minutes are summed
         counted = self.due.metrics if self.who == REAPER else {}
         metrics = {**counted, STOP_FAILURES: float(bool(self.failed))}
-        trouble = list(self.failed)
         if not self.due.why:
-            trouble += [f"{source} unknown: {said}" for source, said in self.seen.unknown.items()]
-        self.failed = trouble
-        change = "failed" if metrics[STOP_FAILURES] else self.due.state or ""
-        said = self._tell(change) if self.due.why else False
+            self.failed += [f"{source} unknown: {said}" for source, said in self.seen.unknown.items()]
+        blind = not self.due.why and bool(self.seen.unknown) and self.who == REAPER and bool(_ours(self.seen))
+        change = "blind" if blind else "failed" if metrics[STOP_FAILURES] else self.due.state or ""
+        said = self._tell(change) if self.due.why or blind else False
         self._publish(metrics)
         if self.due.why:
             self._record(change, said=said)
@@ -578,7 +730,9 @@ class _Pass:
         wanted = Fence(state="stopping", who=self.who, why=why, run=self.run, at=self.seen.now)
 
         def closed(found: Fence | None) -> Fence | None:
-            return None if found and found.closed and not found.fault else wanted
+            if found and found.closed and not found.fault:
+                return None
+            return replace(wanted, suspended=found.suspended if found else ())  # until a start has resumed them
 
         before = self.seen.fenced
         with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
@@ -596,6 +750,40 @@ class _Pass:
         with self._trying(f"setting {guarded.group} to 0"):
             scale_to_zero(self.clients, guarded)
             self.done.append(f"{guarded.group} set to 0")
+
+    def _hold_scaling_groups(self) -> None:
+        """Pull the third lever: EKS refuses 0, or does not do it."""
+        with self._trying(f"reading the Auto Scaling groups of {self.guarded.group}"):
+            for group in read_scaling_groups(self.clients, self.seen.scaling_groups):
+                with self._trying(f"holding Auto Scaling group {group.name} at 0"):
+                    self._hold_scaling_group(group)
+
+    def _hold_scaling_group(self, group: ScalingGroup) -> None:
+        if LAUNCH not in group.suspended:
+            self._note_suspended(group.name)
+            suspend_launch(self.clients, group.name)
+            self.done.append(f"Auto Scaling group {group.name}: launches suspended (unproven on a real account)")
+        if (group.desired, group.minimum) != (0, 0):
+            set_group_to_zero(self.clients, group.name)
+            self.done.append(f"Auto Scaling group {group.name} set to 0 (unproven on a real account)")
+
+    def _note_suspended(self, name: str) -> None:
+        """Write into the fence which launches it suspends, before it does, so that a start may resume them."""
+
+        def grown(fence: Fence | None) -> Fence | None:
+            if fence is None or not fence.closed or name in fence.suspended:
+                return None
+            return replace(fence, suspended=(*fence.suspended, name))
+
+        with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
+            self.seen = replace(self.seen, fence=change_fence(self.clients, self.guarded, self.seen.fence, grown))
+
+    def _name_schedules(self) -> None:
+        """Name the schedules that no lease owns: one of them may be what raises behind the fence."""
+        with self._trying(f"listing the schedules of {self.guarded.schedule_group}"):
+            for schedule in list_foreign_schedules(self.clients, self.guarded, self.seen.lease):
+                self.failed.append(f"schedule {schedule.name} of group {self.guarded.schedule_group} is no lease's and "
+                                   f"calls {schedule.target_arn}; delete it if nobody knows it")  # fmt: skip
 
     def _terminate(self) -> None:
         """End them in one call; where EC2 refuses one of several, it ends none (API reference), so then one by one."""
@@ -701,9 +889,28 @@ def tell(clients: Clients, guarded: Guarded, subject: str, text: str) -> None:
 
 
 def reap(clients: Clients, guarded: Guarded, now: datetime) -> Report:
-    """Make one pass of the reaper."""
-    seen = look(clients, guarded, now)
-    return act(clients, guarded, seen, due(seen, guarded), who=REAPER)
+    """Make one pass of the reaper.
+
+    The lease is read again before it acts: a start or an end may have come while it looked.
+    """
+    for _ in range(LOOKS):
+        seen = look(clients, guarded, now)
+        demanded = due(seen, guarded)
+        if not demanded.why or seen.fenced or _lease_stands(clients, guarded, seen):
+            break
+    return act(clients, guarded, seen, demanded, who=REAPER)
+
+
+def _lease_stands(clients: Clients, guarded: Guarded, seen: Seen) -> bool:
+    """Whether the lease is as it was seen; what cannot be read again stands."""
+    if "lease" in seen.unknown:
+        return True
+    try:
+        pointer = read_pointer(clients, guarded)
+        lease, _ = read_lease(clients, guarded, pointer)
+    except RAISED:
+        return True
+    return pointer == seen.pointer and (lease.etag if lease else "") == (seen.lease.etag if seen.lease else "")
 
 
 def stop(  # noqa: PLR0913 - each is a field of the fence
@@ -723,8 +930,8 @@ def stop(  # noqa: PLR0913 - each is a field of the fence
     return act(clients, guarded, seen, asked, who=sentence(who), run=sentence(run) if run else None)
 
 
-def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fence:
-    """Lift the fence; the lease that it ended stays ended.
+def release(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fence:
+    """Lift the fence; the lease that it ended stays ended, and its one-shot stop goes with it.
 
     Raises:
         RefusedError: there is none, or the fleet is not known to be at 0 without any instance.
@@ -732,7 +939,7 @@ def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fen
     """
     seen = look(clients, guarded, now)
     again = f"tandem stop --clear --env {guarded.environment}"
-    needed: tuple[Source, ...] = ("fence", "node group", "instances")
+    needed: tuple[Source, ...] = ("fence", "lease", "node group", "instances")
     for source in needed:
         if source in seen.unknown:
             raise WorldError(f"{source} unknown ({seen.unknown[source]})", where=guarded.environment,
@@ -745,17 +952,40 @@ def clear(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fen
             f"the fleet is not gone: desired {seen.desired}, instances {ours or 'none'}", where=guarded.group,
             change=f"tandem stop --env {guarded.environment} and wait until tandem status lists none, then {again}",
         )  # fmt: skip
-    lifted = replace(seen.fence, state="lifted", who=who, why=sentence(f"lifted; was: {seen.fence.why}"), at=now)
+    fence, place = seen.fence, guarded.at_prefix(seen.fence.prefix)
+    lifted = replace(fence, state="lifted", who=who, why=sentence(f"lifted; was: {fence.why}"), at=now)
     try:
-        # first: a lease that outlived its fence would be live again. Written also where there is none, so that a
-        # start which read before is refused
-        pointer = read_pointer(clients, guarded)
-        ended = write(clients, guarded, POINTER_KEY, {"run": None}, etag=pointer.etag)
-        etag = ended and write(clients, guarded, FENCE_KEY, said_of(lifted, *FENCE_FIELDS), etag=seen.fence.etag)
+        # first: a lease that outlived its fence would be live again. Only over the pointer that was seen: whoever
+        # slept here may find another run's
+        etag = None
+        if end_pointer(clients, guarded, seen.pointer or Pointer(prefix=guarded.prefix)):
+            _end_lease_for_good(clients, guarded, seen)
+            etag = write(clients, place, FENCE_KEY, said_of(lifted, *FENCE_FIELDS), etag=fence.etag)
     except RAISED as error:
-        raise WorldError(f"the fence is not lifted ({words(error)})", where=guarded.url(FENCE_KEY),
+        raise WorldError(f"the fence is not lifted ({words(error)})", where=place.url(FENCE_KEY),
                          change=again) from error  # fmt: skip
     if not etag:
-        raise WorldError("somebody wrote it at this moment, so it is not lifted", where=guarded.url(FENCE_KEY),
+        raise WorldError("somebody wrote it or the lease at this moment, so it is not lifted",
+                         where=place.url(FENCE_KEY),
                          change=f"tandem status --env {guarded.environment}, then {again}")  # fmt: skip
     return replace(lifted, etag=etag)
+
+
+def _end_lease_for_good(clients: Clients, guarded: Guarded, seen: Seen) -> None:
+    """Mark the lease that the fence ended, so that nobody takes it up again, and delete its one-shot stop."""
+    lease = seen.lease
+    if lease and lease.ending is None:
+        write_lease(clients, guarded, replace(lease, ending=seen.now))
+    run = seen.pointer.run if seen.pointer else None
+    ended = run or (seen.fence.run if seen.fence else None)  # as where a release died behind its first write
+    if ended and guarded.schedule_group and RUN.fullmatch(ended):
+        delete_unnamed_schedule(clients, guarded, ended)  # it would end the next run
+
+
+def read_capacity_kind(clients: Clients, guarded: Guarded) -> str:
+    """Return the kind that the node group is deployed with; as declared where EKS does not say."""
+    try:
+        group = _node_group(clients, guarded)
+    except RAISED:
+        return guarded.capacity_kind
+    return str(group.get("tags", {}).get(CAPACITY_KIND_TAG, guarded.capacity_kind))

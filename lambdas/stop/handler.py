@@ -11,7 +11,7 @@ import os
 from datetime import UTC, datetime
 from typing import Any
 
-from tandem.stop import RAISED, Clients, Guarded, stop, tell, words
+from tandem.stop import RAISED, Clients, Guarded, read_capacity_kind, stop, tell, words
 
 BY_HAND = "the stop function was invoked"
 FIRST_CHARACTERS = 300
@@ -33,7 +33,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     guarded = Guarded.from_variables(os.environ)
     clients = Clients.of(guarded.region)
     notified = notification(event)
-    if notified is not None and guarded.capacity_kind == "capacity-block":
+    if notified is not None and read_capacity_kind(clients, guarded) == "capacity-block":
         return only_told(clients, guarded, notified)
     asked = {} if notified is not None or not isinstance(event, dict) else event
     report = stop(

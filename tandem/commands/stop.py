@@ -62,9 +62,9 @@ def stop(chosen: Selection, options: argparse.Namespace) -> Exit:
 
 def _clear(chosen: Selection, clients: Clients, limits: Guarded, who: str) -> Exit:
     from tandem.ops.status import moment  # noqa: PLC0415 - boto3
-    from tandem.stop import clear  # noqa: PLC0415
+    from tandem.stop import release  # noqa: PLC0415
 
-    fence = clear(clients, limits, who=who, now=moment())
+    fence = release(clients, limits, who=who, now=moment())
     if chosen.as_json:
         print_json({"environment": limits.environment, "fence": fence.state, "by": fence.who, "exit_code": 0})
     else:

@@ -6,7 +6,7 @@ import pytest
 from guard_world import GUARDED, LABEL, World
 
 from tandem.start import raise_fleet
-from tandem.stop import Guarded, clear, reap, stop
+from tandem.stop import Guarded, reap, release, stop
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def halt(world):
 
 @pytest.fixture
 def lift(world):
-    return lambda who="anna": clear(world.clients, GUARDED, who=who, now=world.now)
+    return lambda who="anna": release(world.clients, GUARDED, who=who, now=world.now)
 
 
 @pytest.fixture

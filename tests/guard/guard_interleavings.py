@@ -25,10 +25,10 @@ from tandem.stop import (
     POINTER_KEY,
     STOP_FAILURES,
     StopError,
-    clear,
     heartbeat_key,
     lease_key,
     reap,
+    release,
     stop,
 )
 
@@ -87,7 +87,7 @@ class History:
         self.cry(bool(report.failed))
 
     def lift(self) -> None:
-        clear(self.world.clients, LIMITS, who="anna", now=self.world.now)
+        release(self.world.clients, LIMITS, who="anna", now=self.world.now)
         self.seen["lifted"] += 1
 
     def deploy(self) -> None:

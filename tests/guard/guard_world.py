@@ -22,15 +22,18 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from tandem.guard.scaling import GROUP_TAG
 from tandem.stop import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG, Clients, Guarded
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
 GUARDED = Guarded(
     environment="home", account="111122223333", region="us-east-2", cluster="tandem-home", node_group="home-trn2",
-    bucket="tandem-home-111122223333", topic_arn="arn:aws:sns:us-east-2:111122223333:people", namespace="Tandem/Guard/home", nodes=2,
-    max_hours=8, idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand", schedule_group="tandem-home",
-    scheduler_role_arn="arn:aws:iam::111122223333:role/stop", dead_letter_arn="arn:aws:sqs:us-east-2:111122223333:dead",
+    bucket="tandem-home-111122223333", topic_arn="arn:aws:sns:us-east-2:111122223333:people",
+    namespace="Tandem/Guard/home", nodes=2, max_hours=8, idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand",
+    schedule_group="tandem-home", scheduler_role_arn="arn:aws:iam::111122223333:role/stop",
+    dead_letter_arn="arn:aws:sqs:us-east-2:111122223333:dead",
 )  # fmt: skip
+SCALING_GROUP = "eks-home-trn2"
 LABEL = {"raise.tandem/fast": "first"}
 ALIVE = ("pending", "running", "shutting-down")
 LONGEST_KEY, LONGEST_MESSAGE = 1024, 262144  # bytes that S3 and SNS take
@@ -66,6 +69,8 @@ class World:
         start_s, stop_s: how long an instance is pending, and shutting down.
         ignores: EKS answers well and changes no size.
         keeps: sizes are taken, and the group ends no instance; by id it goes.
+        suspended: processes of the Auto Scaling group that do nothing.
+        scaling: sizes of the Auto Scaling group; EKS hands its own on.
         immortal: nothing ends an instance.
         no_capacity: no instance starts.
         fires: whether Scheduler does its work.
@@ -82,6 +87,8 @@ class World:
     stop_s: float = 120
     ignores: bool = False
     keeps: bool = False
+    suspended: set[str] = field(default_factory=set)
+    scaling: dict[str, int] = field(default_factory=lambda: {"MinSize": 0, "DesiredCapacity": 0})
     immortal: bool = False
     no_capacity: bool = False
     fires: bool = True
@@ -101,6 +108,7 @@ class World:
     schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
     told: list[dict[str, str]] = field(default_factory=list)
     metrics: list[dict[str, float]] = field(default_factory=list)
+    measured: list[tuple[datetime, str, float]] = field(default_factory=list)
     calls: Counter[str] = field(default_factory=Counter)
     fired: list[str] = field(default_factory=list)
     _number: Any = field(default_factory=lambda: itertools.count(1))
@@ -115,13 +123,20 @@ class World:
             eks=SimpleNamespace(describe_nodegroup=self._describe, update_nodegroup_config=self._update),
             ec2=SimpleNamespace(describe_instances=self._list, terminate_instances=self._terminate),
             sns=SimpleNamespace(publish=self._publish),
-            cloudwatch=SimpleNamespace(put_metric_data=self._measure),
+            cloudwatch=SimpleNamespace(put_metric_data=self._measure, get_metric_statistics=self._figures),
             scheduler=SimpleNamespace(
                 create_schedule=self._create, get_schedule=self._schedule, list_schedules=self._schedules,
                 delete_schedule=self._delete,
             ),
-            autoscaling=SimpleNamespace(),
+            autoscaling=SimpleNamespace(
+                describe_auto_scaling_groups=self._scaling_groups, suspend_processes=self._suspend,
+                resume_processes=self._resume, update_auto_scaling_group=self._size_scaling_group,
+            ),
+            wall_s=self._wall_s,
         )  # fmt: skip
+
+    def _wall_s(self) -> float:
+        return self.now.timestamp()
 
     def _call(self, operation: str, effect: Callable[[], Any]) -> Any:
         if self.between:
@@ -197,7 +212,8 @@ class World:
 
     def _describe(self, *, clusterName: str, nodegroupName: str) -> Any:
         def effect() -> Any:
-            return {"nodegroup": json.loads(json.dumps(self._mine(clusterName, nodegroupName, "DescribeNodegroup")))}
+            group = json.loads(json.dumps(self._mine(clusterName, nodegroupName, "DescribeNodegroup")))
+            return {"nodegroup": {**group, "resources": {"autoScalingGroups": [{"name": SCALING_GROUP}]}}}
 
         return self._call("eks.describe_nodegroup", effect)
 
@@ -222,7 +238,46 @@ class World:
             raise refused("InvalidParameterException", "UpdateNodegroupConfig")
         if not self.ignores:
             self.group["scalingConfig"] = new
+            self.scaling = {"MinSize": new["minSize"], "DesiredCapacity": new["desiredSize"]}
             self._reconcile()
+
+    # Auto Scaling
+
+    def _scaling_groups(self, *, AutoScalingGroupNames: list[str]) -> Any:
+        def effect() -> Any:
+            known = [SCALING_GROUP] if self.group and SCALING_GROUP in AutoScalingGroupNames else []
+            return {"AutoScalingGroups": [{
+                "AutoScalingGroupName": name, **self.scaling,
+                "SuspendedProcesses": [{"ProcessName": process} for process in sorted(self.suspended)],
+            } for name in known]}  # fmt: skip
+
+        return self._call("autoscaling.describe_auto_scaling_groups", effect)
+
+    def _suspend(self, *, AutoScalingGroupName: str, ScalingProcesses: list[str]) -> Any:
+        def effect() -> Any:
+            assert AutoScalingGroupName == SCALING_GROUP
+            self.suspended |= set(ScalingProcesses)
+            return {}
+
+        return self._call("autoscaling.suspend_processes", effect)
+
+    def _resume(self, *, AutoScalingGroupName: str, ScalingProcesses: list[str]) -> Any:
+        def effect() -> Any:
+            assert AutoScalingGroupName == SCALING_GROUP
+            self.suspended -= set(ScalingProcesses)
+            self._reconcile()
+            return {}
+
+        return self._call("autoscaling.resume_processes", effect)
+
+    def _size_scaling_group(self, *, AutoScalingGroupName: str, MinSize: int, DesiredCapacity: int) -> Any:
+        def effect() -> Any:
+            assert AutoScalingGroupName == SCALING_GROUP
+            self.scaling = {"MinSize": MinSize, "DesiredCapacity": DesiredCapacity}
+            self._reconcile()
+            return {}
+
+        return self._call("autoscaling.update_auto_scaling_group", effect)
 
     # EC2
 
@@ -230,12 +285,12 @@ class World:
         """What an Auto Scaling group does: start what is missing, end what is too much."""
         if self.group is None:
             return
-        desired = self.group["scalingConfig"]["desiredSize"]
+        desired = self.scaling["DesiredCapacity"]
         up = [one for one in self.machines if one.state in {"pending", "running"}]
         for one in [] if self.keeps else up[desired:]:
             self._end(one)
-        for _ in range(0 if self.no_capacity else desired - len(up)):
-            tags = {CLUSTER_TAG: GUARDED.cluster, NODE_GROUP_TAG: GUARDED.node_group}
+        for _ in range(0 if self.no_capacity or "Launch" in self.suspended else desired - len(up)):
+            tags = {CLUSTER_TAG: GUARDED.cluster, NODE_GROUP_TAG: GUARDED.node_group, GROUP_TAG: SCALING_GROUP}
             owner = self.group["tags"].get(OWNER_TAG)  # Fleet's launch template has the same tag
             self.machines.append(Machine(
                 f"i-{next(self._number):017x}", self.now, {**tags, **({OWNER_TAG: owner} if owner else {})},
@@ -302,13 +357,18 @@ class World:
             found = sorted(name for name, one in self.schedules.items() if one["GroupName"] == GroupName)
             start = int(NextToken)
             more = {"NextToken": str(start + 1)} if len(found) > start + 1 else {}
-            return {"Schedules": [{"Name": name} for name in found[start : start + 1]], **more}
+            listed = [
+                {"Name": name, "State": "ENABLED", "Target": {"Arn": self.schedules[name]["Target"]["Arn"]}}
+                for name in found[start : start + 1]
+            ]  # fmt: skip
+            return {"Schedules": listed, **more}
 
         return self._call("scheduler.list_schedules", effect)
 
     def _delete(self, *, GroupName: str, Name: str) -> Any:
         def effect() -> Any:
-            assert self.schedules[Name]["GroupName"] == GroupName
+            if Name not in self.schedules or self.schedules[Name]["GroupName"] != GroupName:
+                raise refused("ResourceNotFoundException", "DeleteSchedule")
             del self.schedules[Name]
             return {}
 
@@ -344,9 +404,25 @@ class World:
         def effect() -> Any:
             assert Namespace == GUARDED.namespace
             self.metrics.append({one["MetricName"]: one["Value"] for one in MetricData})
+            self.measured += [(self.now, one["MetricName"], one["Value"]) for one in MetricData]
             return {}
 
         return self._call("cloudwatch.put_metric_data", effect)
+
+    def _figures(
+        self, *, Namespace: str, MetricName: str, StartTime: datetime, EndTime: datetime, Period: int,
+        Statistics: list[str],
+    ) -> Any:  # fmt: skip
+        def effect() -> Any:
+            assert (Namespace, Statistics) == (GUARDED.namespace, ["Minimum"])
+            lowest: dict[datetime, float] = {}
+            for at, name, value in self.measured:
+                if name == MetricName and StartTime <= at < EndTime:
+                    begin = datetime.fromtimestamp(at.timestamp() // Period * Period, UTC)
+                    lowest[begin] = min(value, lowest.get(begin, value))
+            return {"Datapoints": [{"Timestamp": at, "Minimum": value} for at, value in lowest.items()]}
+
+        return self._call("cloudwatch.get_metric_statistics", effect)
 
     # time
 

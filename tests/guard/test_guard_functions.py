@@ -108,7 +108,7 @@ def test_a_pass_says_in_its_log_what_it_did(world, function, capsys):
     world.advance(30)
     said = function("reap").handler({}, None)
 
-    assert said["why"] == ["fenced by reap: instances have lived 30 minutes without a lease"]
+    assert said["why"] == ["fenced by reap: instances live without a lease"]
     assert '"desired": 1' in capsys.readouterr().out
 
 

@@ -47,7 +47,7 @@ def test_a_reaper_that_sees_no_fence_is_caught(monkeypatch):
 
 
 def test_a_start_that_does_not_look_again_is_caught(monkeypatch):
-    monkeypatch.setattr("tandem.start._Start.require_last_word", lambda _: None)
+    monkeypatch.setattr("tandem.guard.ownership.LeaseOwner.find_loss", lambda _: "")
 
     assert many(SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped)[0] != {}
 

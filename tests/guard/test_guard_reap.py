@@ -91,13 +91,17 @@ def test_the_reaper_writes_the_fence_that_the_one_shot_stop_could_not(world, sta
     assert world.read(FENCE_KEY)["state"] == "stopped"
 
 
-def test_a_fleet_without_a_lease_has_the_idle_minutes(world):
+def test_the_first_pass_stops_a_fleet_without_a_lease(world):
     raised(world)
-    world.advance(29)
-    before = why(world)
-    world.advance(1)
 
-    assert (before, why(world)) == ("", "instances have lived 30 minutes without a lease")
+    assert why(world) == "instances live without a lease"
+
+
+def test_the_first_pass_stops_a_size_without_a_lease_that_has_no_instance_yet(world):
+    world.no_capacity = True
+    raised(world, 2)
+
+    assert why(world) == "the node group wants 2 nodes without a lease"
 
 
 def test_a_lease_whose_fleet_is_at_0_is_over_after_the_grace(world, start):
@@ -258,7 +262,7 @@ def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, b
     world.advance(30)
     seen = look(world.clients, GUARDED, world.now)
 
-    assert (seen.lease, due(seen, GUARDED).why) == (None, ("instances have lived 30 minutes without a lease",))
+    assert (seen.lease, due(seen, GUARDED).why) == (None, ("instances live without a lease",))
     assert f"{key}: not understood" in seen.faults[0]
 
 
@@ -270,7 +274,7 @@ def test_a_lease_from_another_time_is_none(world, start, created):
     seen = look(world.clients, GUARDED, world.now)
 
     assert (seen.lease, len(seen.faults)) == (None, 1)
-    assert due(seen, GUARDED).why == ("instances have lived 30 minutes without a lease",)
+    assert due(seen, GUARDED).why == ("instances live without a lease",)
 
 
 @pytest.mark.parametrize("run", ["caf\udce9", "x" * 2000, "../r1", "r1/", "-"], ids=lambda run: ascii(run[:9]))
@@ -280,7 +284,7 @@ def test_a_pointer_to_what_is_no_runs_name_leads_to_no_lease(world, start, run):
     world.advance(30)
     seen = look(world.clients, GUARDED, world.now)
 
-    assert due(seen, GUARDED).why == ("instances have lived 30 minutes without a lease",)
+    assert due(seen, GUARDED).why == ("instances live without a lease",)
     assert "names no run" in seen.faults[0]
 
 

@@ -259,7 +259,8 @@ class _Proof:
 
     def _stopped_meanwhile(self) -> bool:
         clients = {service: self.account.client(service) for service in ("s3", "eks", "ec2")}
-        after = stop.look(stop.Clients(**clients, sns=None, cloudwatch=None, scheduler=None, autoscaling=None), self.limits, _now())
+        silent = {"sns": None, "cloudwatch": None, "scheduler": None, "autoscaling": None}
+        after = stop.look(stop.Clients(**clients, **silent), self.limits, _now())
         one, other = (
             (seen.fence.state != "lifted", seen.fence.who, seen.fence.at) if seen.fence else None
             for seen in (self.before, after)

@@ -14,7 +14,7 @@ from tandem.ops.people.calls import ADOPT, CLEAR, COLLECT, COMMANDS, DESTROY, LI
 from tandem.ops.people.doc import ROOT
 from tandem.publish.services import CALLS as PUBLISHED
 from tandem.start import raise_fleet
-from tandem.stop import clear, stop
+from tandem.stop import release, stop
 
 BY_COMMAND = {  # what the commands themselves ask beside tandem.start and tandem.stop
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
@@ -66,7 +66,7 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
     world.advance(30)
     world.calls.clear()
 
-    clear(world.clients, GUARDED, who="anna", now=world.now + timedelta(minutes=1))
+    release(world.clients, GUARDED, who="anna", now=world.now + timedelta(minutes=1))
 
     assert set(world.calls) == own(CLEAR)
 
