@@ -546,7 +546,7 @@ WATCHED: dict[tuple[str, str], Watched] = {
             "excess_nodes",
             "nodes",
             "nodes above the number that the lease is for, by the larger of the desired size and the instances that "
-            "EC2 lists, else 0; a fleet without a lease is a reason of its own and counts as 0 here",
+            "stay longer than a replacement takes; 0 without a lease, which stops the fleet by itself",
             GUARD,
         ),
         Watched(

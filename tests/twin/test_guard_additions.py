@@ -83,7 +83,7 @@ def test_rejects_a_listing_of_notifications_out_of_bounds(endpoint, deploy, refu
     assert refusal(listing, AccountId=endpoint.account, BudgetName=name, **more) == code
 
 
-def test_a_budget_takes_no_eleventh_notification(endpoint, deploy, name):
+def test_a_budget_takes_no_eleventh_notification(deploy, name):
     stack = deploy(budget(name, 250, *map(notification, range(10, 121, 10))))
 
     assert any("at most 10 notifications" in reason for reason in stack.reasons)

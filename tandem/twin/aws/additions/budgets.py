@@ -36,7 +36,7 @@ def install(handlers: dict) -> None:
 
 
 def _list_notifications(data):
-    """Refuse a page size and a token that AWS refuses; MiniStack cuts the one and takes the other for the first page."""
+    """Refuse a page size and a token that AWS refuses; MiniStack cuts the one, and begins anew for the other."""
     size, token = data.get("MaxResults", MOST_OF_A_PAGE), data.get("NextToken")
     if not 1 <= size <= MOST_OF_A_PAGE:
         return budgets._err_invalid(f"MaxResults is {size}, not within 1 and {MOST_OF_A_PAGE}")
