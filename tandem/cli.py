@@ -8,12 +8,15 @@ waits for no rule of an environment.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from types import ModuleType
+from typing import TextIO, cast
 
+from tandem.bench.shown import PrintableStream
 from tandem.commands.outcome import Exit, print_faults, print_json
 from tandem.commands.selection import Selection, add_selection, selected
 from tandem.spec.faults import SpecError
@@ -72,7 +75,13 @@ _COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code; nothing that it prints moves a terminal's cursor."""
+    out, errors = cast(TextIO, PrintableStream(sys.stdout)), cast(TextIO, PrintableStream(sys.stderr))
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
+        return _run_words(argv)
+
+
+def _run_words(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     options = _parser(next((word for word in words if not word.startswith("-")), "")).parse_args(words)
     try:

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 
 from tandem.bench.event import DETAIL, EventError, choice_of, decoded, message_of, refuse, shown
 from tandem.bench.reply import NS_PER_S, Reply
+from tandem.bench.response_limits import EVENT_BYTES, INFLATED_PIECE_BYTES, describe_excess
 from tandem.bench.sse import Splitter
 
-INFLATED_MOST = 1 << 28  # bytes that a compressed body may grow to
 GZIP_OR_ZLIB = 32 + zlib.MAX_WBITS
 
 
@@ -21,7 +21,7 @@ def events(reply: Reply, splitter: Splitter) -> Iterator[tuple[float, bytes]]:
     """Yield each event's data with the seconds from the request's start to the read that completed it.
 
     Raises:
-        EventError: the content coding cannot be undone.
+        EventError: the content coding cannot be undone, or an event or the body is too long.
     """
     for at_ns, piece in pieces(reply):
         completed = splitter.feed(piece)
@@ -29,6 +29,8 @@ def events(reply: Reply, splitter: Splitter) -> Iterator[tuple[float, bytes]]:
             at_s = since_s(reply, at_ns)
             for data in completed:
                 yield at_s, data
+        if splitter.excess:
+            raise EventError("endless", describe_excess(f"one event of {reply.url}", EVENT_BYTES))
 
 
 def since_s(reply: Reply, at_ns: int) -> float:
@@ -37,10 +39,11 @@ def since_s(reply: Reply, at_ns: int) -> float:
 
 
 def pieces(reply: Reply) -> Iterator[tuple[int, bytes]]:
-    """Yield time and plain bytes of each read.
+    """Yield time and plain bytes of each read, of a compressed one in pieces of INFLATED_PIECE_BYTES at most.
 
     Raises:
-        EventError: a content coding that was not asked for and is not gzip or deflate, or is broken.
+        EventError: a content coding that was not asked for and is not gzip or deflate, or is broken; or the plain
+            bytes are more than the reply may have.
     """
     coding = reply.content_encoding
     if coding in {"", "identity"}:
@@ -50,14 +53,31 @@ def pieces(reply: Reply) -> Iterator[tuple[int, bytes]]:
         raise EventError("decode", f"the body is coded as {coding}, though identity was asked for")
     inflate, size = zlib.decompressobj(GZIP_OR_ZLIB), 0
     for at_ns, piece in reply.reads:
-        try:
-            plain = inflate.decompress(piece, INFLATED_MOST - size)
-        except zlib.error as error:
-            raise EventError("decode", f"the body's {coding} coding is broken: {error}") from error
-        size += len(plain)
-        if size >= INFLATED_MOST:
-            raise EventError("endless", f"the compressed body grew beyond {INFLATED_MOST} bytes")
-        yield at_ns, plain
+        for plain in _inflate_piece(inflate, piece, coding):
+            size += len(plain)
+            if size > reply.limit_bytes:
+                raise EventError("endless", describe_excess(f"{reply.url}, decompressed,", reply.limit_bytes))
+            yield at_ns, plain
+
+
+def _inflate_piece(inflate: zlib._Decompress, piece: bytes, coding: str) -> Iterator[bytes]:
+    try:
+        while plain := inflate.decompress(piece, INFLATED_PIECE_BYTES):
+            yield plain
+            piece = inflate.unconsumed_tail
+    except zlib.error as error:
+        raise EventError("decode", f"the body's {coding} coding is broken: {error}") from error
+
+
+def read_page(reply: Reply) -> bytes:
+    """Return the plain bytes of a page.
+
+    Raises:
+        EventError: the request failed, or the page is too long or coded in a way that cannot be undone.
+    """
+    if reply.error is not None:
+        raise EventError(reply.error, reply.error_detail or said(reply) or "")
+    return b"".join(piece for _, piece in pieces(reply))
 
 
 def no_stream(reply: Reply) -> EventError:
@@ -77,12 +97,17 @@ def no_stream(reply: Reply) -> EventError:
 
 def said(reply: Reply) -> str | None:
     """Return what the body of a refusal says; None for nothing."""
+    if reply.excess is not None:
+        start = _plain(b"".join(piece for _, piece in reply.reads)[:DETAIL])
+        return f"{reply.excess}; it begins with {start}"[:DETAIL]
     try:
         body = b"".join(piece for _, piece in pieces(reply)).strip()
         if body in {b"", b"{}"}:
             return None
         return (message_of(decoded(body)) if body[:1] == b"{" else _plain(body))[:DETAIL]
-    except EventError:
+    except EventError as bad:
+        if bad.word == "endless":
+            return bad.detail
         return _plain(b"".join(piece for _, piece in reply.reads))[:DETAIL] or None
 
 

@@ -1,7 +1,8 @@
 """One request on the wire, measured right.
 
-Invariant: a request is sent once, whatever happens to it, and its read loop keeps (time, bytes) and does nothing
-else; what a server does never raises, it is a word in the reply.
+Invariant: a request is sent once, whatever happens to it, and its read loop keeps (time, bytes), counts the bytes and
+does nothing else; what a server does never raises, it is a word in the reply. No redirect is followed, and no answer is
+read beyond its limit (`response_limits`).
 
 How the times are taken: `start_ns` in the moment the body is handed to the transport (headers and body leave in one
 write), so that waiting for a connection is not in it; each read when the event loop hands its bytes over. How long
@@ -17,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import os
+import sys
 import time
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
@@ -27,8 +29,17 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench import wire
+from tandem.bench.certificate import describe_tls_error
+from tandem.bench.event import DETAIL
 from tandem.bench.fault import BenchError
 from tandem.bench.reply import Reply
+from tandem.bench.response_limits import (
+    ERROR_BODY_BYTES,
+    EVENT_BYTES,
+    PAGE_BYTES,
+    compute_stream_bytes,
+    describe_excess,
+)
 from tandem.bench.watch import Watch
 from tandem.bench.wire import Ask, Server, TimeOuts
 
@@ -96,9 +107,15 @@ class Client:
         replies = await asyncio.gather(*(self.get("/v1/models") for _ in range(count)))
         return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
 
-    async def get(self, path: str, outs: TimeOuts = OPENING) -> Reply:
-        """Get `path` of the server, as models, version or metrics; never raises for what the server does."""
-        return await self._exchange(_Request("GET", self.server.root + path, outs))
+    async def get(self, path: str, outs: TimeOuts = OPENING, *, limit_bytes: int = PAGE_BYTES) -> Reply:
+        """Get `path` of the server, as models, version or metrics; never raises for what the server does.
+
+        Args:
+            path: after the server's root.
+            outs: how long it may take.
+            limit_bytes: how many bytes the page may have; more is the error `endless`.
+        """
+        return await self._exchange(_Request("GET", self.server.root + path, outs, limit_bytes))
 
     async def ask(self, ask: Ask, outs: TimeOuts) -> Reply:
         """Send one request, once, and return its reply; never raises for what the server does.
@@ -106,7 +123,9 @@ class Client:
         Raises:
             BenchError: the request cannot be formed (`wire.body`).
         """
-        return await self._exchange(_Request("POST", self.server.endpoint, outs, ask, wire.body(ask, self.server)))
+        content = wire.body(ask, self.server)
+        limit_bytes = compute_stream_bytes(ask.max_tokens, len(content))
+        return await self._exchange(_Request("POST", self.server.endpoint, outs, limit_bytes, ask, content))
 
     def interrupt(self) -> None:
         """Cut every request in flight: each `ask` returns at once with the error `interrupted` and what it has.
@@ -118,7 +137,7 @@ class Client:
             watch.cut("interrupted", INTERRUPTED)
 
     async def _exchange(self, request: _Request) -> Reply:
-        reply = Reply(time.monotonic_ns())
+        reply = Reply(time.monotonic_ns(), url=request.url, limit_bytes=request.limit_bytes)
         try:
             async with asyncio.timeout(None) as bound:
                 watch = Watch(reply, request.outs, bound)
@@ -137,24 +156,22 @@ class Client:
     async def _send(self, request: _Request, reply: Reply, watch: Watch) -> None:
         assert self._session is not None, "a Client is used inside `async with`"
         if request.ask is not None:
-            watch.expect(request.ask, len(request.content))
+            watch.expect(request.ask)
         else:
             watch.sent = True  # no body will tell; what is not measured may be timed from its beginning
+            watch.most_events = sys.maxsize  # a page may hold any text
         answer = self._session.request(
             request.method,
             request.url,
             data=_StampedBody(request.content, reply, watch) if request.ask is not None else None,
-            headers={"X-Request-Id": request.ask.request_id} if request.ask is not None else None,
+            headers={"X-Request-Id": request.ask.request_id} if request.ask is not None else {"Accept": "*/*"},
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=request.outs.connect_s),
             trace_request_ctx=reply,
         )
         async with answer as response:
             _take_headers(reply, response)
-            read, keep, now = response.content.readany, reply.reads.append, time.monotonic_ns
-            while piece := await read():
-                keep((now(), piece))
-            reply.end_ns = now()
+            await _read_body(reply, response, EVENT_BYTES if request.ask is not None else reply.limit_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +179,7 @@ class _Request:
     method: str
     url: str
     outs: TimeOuts
+    limit_bytes: int
     ask: Ask | None = None
     content: bytes = b""
 
@@ -203,8 +221,40 @@ def _take_headers(reply: Reply, response: aiohttp.ClientResponse) -> None:
     reply.retry_after_s = _retry_after_s(response.headers.get("Retry-After"))
     if response.status != OK:
         reply.error = f"status_{response.status}"
+        reply.limit_bytes = ERROR_BODY_BYTES
         if "Location" in response.headers:
-            reply.error_detail = f"it points to {response.headers['Location']}, which is not followed"
+            reply.error_detail = f"it points to {response.headers['Location'][:DETAIL]}, which is not followed"
+
+
+async def _read_body(reply: Reply, response: aiohttp.ClientResponse, line_limit_bytes: int) -> None:
+    """Keep each read of the body; stop where the body, or one line of it, exceeds its limit, and keep no more of it."""
+    read, keep, now = response.content.readany, reply.reads.append, time.monotonic_ns
+    size = line_size = 0
+    while piece := await read():
+        keep((now(), piece))
+        size += len(piece)
+        line_end = piece.rfind(b"\n")
+        if line_end < 0:
+            line_end = piece.rfind(b"\r")  # a CR alone ends a line, too
+        line_size = len(piece) - line_end - 1 + (line_size if line_end < 0 else 0)
+        if size > reply.limit_bytes or line_size > line_limit_bytes:
+            _give_up(reply, size, line_limit_bytes)
+            response.close()
+            break
+    reply.end_ns = now()
+
+
+def _give_up(reply: Reply, size: int, line_limit_bytes: int) -> None:
+    """Say that the body is too long, and drop what it has beyond its limit."""
+    if size > reply.limit_bytes:
+        at_ns, piece = reply.reads.pop()
+        reply.reads.append((at_ns, piece[: reply.limit_bytes - size]))
+        answer = f"the answer of {reply.url}" if reply.status == OK else f"the error body of {reply.url}"
+        reply.excess = describe_excess(answer, reply.limit_bytes)
+    else:
+        reply.excess = describe_excess(f"one event of {reply.url}", line_limit_bytes)
+    if reply.error is None:
+        reply.error, reply.error_detail = "endless", reply.excess
 
 
 def _retry_after_s(value: str | None) -> float | None:
@@ -228,7 +278,7 @@ def _word(error: Exception, reply: Reply, watch: Watch, outs: TimeOuts) -> tuple
     if isinstance(error, TimeoutError):
         return "connect_timeout", f"no connection within {outs.connect_s:g} s"
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientHttpProxyError | aiohttp.InvalidURL):
-        return "connect", _unconnected(error)
+        return _describe_no_connection(error)
     if isinstance(error, aiohttp.ClientResponseError):
         return "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
     when = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
@@ -236,11 +286,13 @@ def _word(error: Exception, reply: Reply, watch: Watch, outs: TimeOuts) -> tuple
     return "closed", f"the connection was closed {when}{why}"
 
 
-def _unconnected(error: Exception) -> str:
+def _describe_no_connection(error: Exception) -> tuple[str, str]:
+    if isinstance(error, aiohttp.ClientSSLError):
+        return describe_tls_error(error)
     if not isinstance(error, aiohttp.ClientConnectorError):
-        return str(error)
+        return "connect", str(error)
     number = error.os_error.errno or 0  # a name that is not found has a negative one, of its own list
-    return f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
+    return "connect", f"{error.host}:{error.port}: {os.strerror(number) if number > 0 else error.strerror}"
 
 
 def _check_address(server: Server) -> None:

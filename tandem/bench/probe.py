@@ -17,8 +17,10 @@ from typing import Any
 import msgspec
 
 from tandem.bench import answer
-from tandem.bench.answer import OK, Answer
+from tandem.bench.answer import Answer
+from tandem.bench.body import read_page
 from tandem.bench.client import Client
+from tandem.bench.event import EventError
 from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.manifest import Offers
 from tandem.bench.record import NULL
@@ -45,12 +47,14 @@ class Found:
         version: what /version says; None where it says nothing.
         models: the names the server may give the model that was asked for, for `answer.read`.
         listed: every model that /v1/models lists.
+        notes: sentences on pages that were too long to be read.
     """
 
     offers: Offers
     version: str | None
     models: frozenset[str]
     listed: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 async def probe(
@@ -79,7 +83,8 @@ async def probe(
     trial = _Trial(client, server, plain, names, listed)
     offers, seen = await trial.offers()
     named = names or frozenset({server.model, seen.model or server.model})
-    return Found(offers, await _version(client), named, listed)
+    version, note = await _read_version(client)
+    return Found(offers, version, named, listed, (note,) if note else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +143,10 @@ async def _cards(client: Client, server: Server) -> list[dict[str, Any]]:
         return []
     if reply.error is not None:
         raise _fault(server, answer.read(reply, Ask("models")), ())
-    page = _page(reply)
+    try:
+        page = _decode_page(reply)
+    except EventError as bad:
+        raise _fault(server, Answer(error=bad.word, error_detail=bad.detail), ()) from bad
     if not isinstance(page, dict):
         raise _no_such_server(server, f"/v1/models is {reply.content_type or 'of no type'}: {_start(reply)}")
     cards = page.get("data")
@@ -156,16 +164,26 @@ def _names(cards: list[dict[str, Any]], model: str) -> frozenset[str]:
     return frozenset({model, *same, *([root] if isinstance(root, str) else [])})
 
 
-async def _version(client: Client) -> str | None:
+async def _read_version(client: Client) -> tuple[str | None, str | None]:
+    """Return what /version says, and the sentence for a page that is too long; None for what is not there."""
     reply = await client.get("/version")
-    page = _page(reply) if reply.status == OK else None
-    version = page.get("version") if isinstance(page, dict) else None
-    return version if isinstance(version, str) else None
-
-
-def _page(reply: Reply) -> Any:
     try:
-        return msgspec.json.decode(b"".join(piece for _, piece in reply.reads))
+        page = _decode_page(reply)
+    except EventError as bad:
+        return None, f"its version is not known: {bad.detail}" if bad.word == "endless" else None
+    version = page.get("version") if isinstance(page, dict) else None
+    return version if isinstance(version, str) else None, None
+
+
+def _decode_page(reply: Reply) -> Any:
+    """Return a page's JSON, None for what is none.
+
+    Raises:
+        EventError: as `read_page` says.
+    """
+    page = read_page(reply)
+    try:
+        return msgspec.json.decode(page)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
@@ -200,6 +218,16 @@ _ADVICE = (  # the first that fits counts
         WorldError, "nothing answers",
         "start the server or correct its address, and see that this machine may reach it",
         words=("connect", "connect_timeout"),
+    ),
+    _Advice(
+        BenchError, "no connection is made without a certificate that holds",
+        "trust the certificate, replace it, or use the name that it holds",
+        words=("certificate",),
+    ),
+    _Advice(
+        WorldError, "the server sends more than such an answer holds",
+        "see what answers at this address: another program or a proxy may",
+        words=("endless",),
     ),
     _Advice(
         BenchError, "the server wants another API key than it was given",

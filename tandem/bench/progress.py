@@ -13,6 +13,7 @@ from typing import TextIO
 from tandem.bench.estimate import Estimate, spoken
 from tandem.bench.plan import Turn
 from tandem.bench.record import Record
+from tandem.bench.shown import PrintableStream
 from tandem.bench.statement import turn_words
 
 TERMINAL_S, LOG_S = 0.5, 5.0
@@ -29,7 +30,8 @@ class Progress:
     """
 
     def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:
-        self._out, self._requests, self._expected_s = out, requests, expected_s
+        self._out = out if isinstance(out, PrintableStream) else PrintableStream(out)
+        self._requests, self._expected_s = requests, expected_s
         self._terminal = out.isatty()
         self._began: float | None = None
         self._asked = self._failed = 0
@@ -39,7 +41,8 @@ class Progress:
 
     def tell(self, sentence: str) -> None:
         """Write a sentence of its own."""
-        self._out.write(f"{CLEAR if self._terminal else ''}{sentence}\n")
+        self._clear_line()
+        self._out.write(f"{sentence}\n")
         self._out.flush()
 
     def expect(self, expected_s: float) -> None:
@@ -80,11 +83,15 @@ class Progress:
         """Write the line again and again, until cancelled."""
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
-            self._out.write(f"{CLEAR}{self.line()}" if self._terminal else f"{self.line()}\n")
+            self._clear_line()
+            self._out.write(self.line() if self._terminal else f"{self.line()}\n")
             self._out.flush()
 
     def clear(self) -> None:
         """Leave the terminal's line empty for what comes after."""
+        self._clear_line()
+        self._out.flush()
+
+    def _clear_line(self) -> None:
         if self._terminal:
-            self._out.write(CLEAR)
-            self._out.flush()
+            self._out.write_control(CLEAR)

@@ -34,7 +34,7 @@ carried tokens but no text; `end` a finish_reason and no text; `usage` no choice
 
 ERRORS = frozenset({
     "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
-    "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted",
+    "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted", "certificate",
 })  # fmt: skip
 """Every word of `Record.error`, beside `status_<code>`."""
 

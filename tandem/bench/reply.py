@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tandem.bench.response_limits import STREAM_BYTES
+
 NS_PER_S = 1_000_000_000
 
 
@@ -28,6 +30,9 @@ class Reply:
         error_detail: what was seen, for a person.
         retry_after_s: what a Retry-After header asked for.
         reused: whether the connection was open before the request; None where there was none.
+        url: what was asked, for messages.
+        limit_bytes: how many bytes the body may have, before and after decompression.
+        excess: the sentence that says how the body exceeded its limit; None where it did not.
     """
 
     start_ns: int
@@ -41,6 +46,9 @@ class Reply:
     error_detail: str | None = None
     retry_after_s: float | None = None
     reused: bool | None = None
+    url: str = "the server"
+    limit_bytes: int = STREAM_BYTES
+    excess: str | None = None
 
     @property
     def start_s(self) -> float:

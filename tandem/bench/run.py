@@ -146,6 +146,8 @@ class Run:
 
     def _arm(self, client: Client, found: Found, pages: Pages) -> Arm:
         name = client.server.name
+        for note in found.notes:
+            self._note(f"{name}: {note}")
         for extra in sorted(self.settings.wanted):
             if not getattr(found.offers, extra):
                 self._note(f"{name} does not give {extra}, so its records have none")

@@ -1,12 +1,14 @@
 """Names that others gave, as a terminal and a page may show them.
 
 Invariant: nothing that a record or a manifest can hold moves a terminal's cursor or turns the direction of a line.
+`tandem.cli` prints through `PrintableStream` alone, so that no command can forget it.
 """
 
 from __future__ import annotations
 
 import textwrap
 import unicodedata
+from typing import Any, TextIO
 
 _PICTURES = 0x2400
 """Where Unicode keeps a visible sign for each of the control characters 0 to 31."""
@@ -17,7 +19,31 @@ _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
 def clean(text: str) -> str:
     """Return a text on one line, its control characters as signs that can be seen."""
-    return "".join(map(_seen, text))
+    return text if text.isprintable() else "".join(map(_seen, text))
+
+
+class PrintableStream:
+    """A text stream that shows control characters as signs; line ends stay.
+
+    Args:
+        stream: what is written to.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write a text without its control characters."""
+        self._stream.write("\n".join(map(clean, text.split("\n"))))
+        return len(text)
+
+    def write_control(self, sequence: str) -> None:
+        """Write a control sequence of our own as it is."""
+        self._stream.write(sequence)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return whatever else the stream has."""
+        return getattr(self._stream, name)
 
 
 def short(name: str, most: int = 80) -> str:

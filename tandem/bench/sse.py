@@ -3,12 +3,16 @@
 Invariant: the events of a stream do not depend on how its bytes were divided into reads; only the read that completed
 an event, by its blank line, does. Source: the WHATWG HTML standard, "Parsing an event stream".
 
+An event longer than EVENT_BYTES ends the reading: `excess` is set, and nothing after it is given.
+
 Two things are done otherwise, because what is parsed is a record and no browser: an event whose data is empty is
 passed over, and a last event without its blank line is given by `end` (the standard drops it), because servers exist
 that close right after `data: [DONE]`.
 """
 
 from __future__ import annotations
+
+from tandem.bench.response_limits import EVENT_BYTES
 
 BOM = b"\xef\xbb\xbf"
 FIELDS = (b"event", b"id", b"retry", b"data")
@@ -19,17 +23,22 @@ class Splitter:
 
     Attributes:
         strange: the first line that belongs to no event stream, as of an HTML page; None where there is none.
+        excess: whether an event is longer than EVENT_BYTES.
     """
 
     def __init__(self) -> None:
         self.strange: bytes | None = None
+        self.excess = False
         self._line: list[bytes] = []  # what came since the last end of a line
         self._data: list[bytes] = []
+        self._open_bytes = 0  # since the last blank line, line ends counted as one byte
         self._started = False
         self._after_cr = False
 
     def feed(self, piece: bytes) -> list[bytes]:
         """Return the data of the events that `piece` completes, mostly one."""
+        if self.excess:
+            return []
         if not self._started:
             piece = self._without_bom(piece)
         if self._after_cr and piece:
@@ -38,12 +47,19 @@ class Splitter:
         if b"\r" in piece:
             self._after_cr = piece.endswith(b"\r")
             piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        self._open_bytes += len(piece)
         if b"\n" not in piece:
             self._line.append(piece)
+            if self._open_bytes > EVENT_BYTES:
+                self._give_up()
             return []
         lines = b"".join((*self._line, piece)).split(b"\n")
         self._line = [lines.pop()]
-        return [event for line in lines if (event := self._take(line))]
+        if self._open_bytes > EVENT_BYTES:
+            return self._take_measured(lines)
+        events = [event for line in lines if (event := self._take(line))]
+        self._open_bytes = 0 if piece.endswith(b"\n\n") else self._count_open(lines)
+        return events
 
     def end(self) -> bytes | None:
         """Return the data of an event that the stream's end left without its blank line; it may be cut."""
@@ -53,6 +69,35 @@ class Splitter:
         left = b"\n".join(self._data)
         self._line, self._data = [], []
         return left or None
+
+    def _take_measured(self, lines: list[bytes]) -> list[bytes]:
+        """Return the events of `lines` up to the first that is too long, all of which `_open_bytes` counts."""
+        events: list[bytes] = []
+        size = self._open_bytes - sum(len(line) + 1 for line in lines) - len(self._line[0])
+        for line in lines:
+            size = size + len(line) + 1 if line else 0
+            if size > EVENT_BYTES:
+                self._give_up()
+                return events
+            if event := self._take(line):
+                events.append(event)
+        self._open_bytes = size + len(self._line[0])
+        if self._open_bytes > EVENT_BYTES:
+            self._give_up()
+        return events
+
+    def _count_open(self, lines: list[bytes]) -> int:
+        """Return the bytes since the last blank line of `lines`, all of which `_open_bytes` counts."""
+        size = len(self._line[0])
+        for line in reversed(lines):
+            if not line:
+                return size
+            size += len(line) + 1
+        return self._open_bytes
+
+    def _give_up(self) -> None:
+        self.excess = True
+        self._line, self._data = [], []
 
     def _without_bom(self, piece: bytes) -> bytes:
         piece, self._line = b"".join((*self._line, piece)), []

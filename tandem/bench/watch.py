@@ -9,9 +9,9 @@ server sent meanwhile is read before the server is blamed.
   the time is up the watch parses what came so far, once, up to the first event with output; in time, nothing is
   parsed. A silence as long as the gap's time-out is judged the same way: before the first token it is no gap.
 - Gap: the time since the last read that holds more than comment lines, which proxies send to keep connections open.
-- Endless: more bytes or more events than the request can have asked for. A text may itself hold `data:`, at most
-  once a token, and an event holds a token or more, so EVENTS_FACTOR times max_tokens is never reached by an answer
-  that keeps to them.
+- Endless: more events than the request can have asked for. A text may itself hold `data:`, at most once a token, and
+  an event holds a token or more, so EVENTS_FACTOR times max_tokens is never reached by an answer that keeps to them.
+  Bytes are counted where they are read (`client.py`).
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ from tandem.bench.wire import Ask, TimeOuts
 LOOK_S = 0.25
 LATE_S = 0.02
 EVENTS_FACTOR, EVENTS_MORE = 4, 256
-BYTES_PER_TOKEN = 4096  # an event with running usage, ids and a few log-probabilities has under 2,000
-BYTES_MORE = 1 << 20
-BYTES_PER_PROMPT_BYTE = 8  # prompt_token_ids: at most one id a byte, seven characters each
 
 
 class Watch:
@@ -43,22 +40,20 @@ class Watch:
 
     def __init__(self, reply: Reply, outs: TimeOuts, bound: asyncio.Timeout) -> None:
         self.sent = False  # set once reply.start_ns is the time of the request's bytes
-        self.most_bytes = BYTES_MORE
         self.most_events = EVENTS_MORE
         self.word: str | None = None
         self.detail: str | None = None
         self._reply, self._outs, self._bound = reply, outs, bound
         self._loop = asyncio.get_running_loop()
-        self._looked, self._size, self._events = 0, 0, 0
+        self._looked, self._events = 0, 0
         self._alive_ns = 0
         self._parsed = -1  # reads there were when the first token was last looked for
         self._token = False
         self._late = False
         self._timer = self._again(self._pause(0.0))
 
-    def expect(self, ask: Ask, size: int) -> None:
-        """Set what the answer to `ask`, whose body has `size` bytes, can hold at most."""
-        self.most_bytes = BYTES_MORE + BYTES_PER_TOKEN * ask.max_tokens + BYTES_PER_PROMPT_BYTE * size
+    def expect(self, ask: Ask) -> None:
+        """Set how many events the answer to `ask` can hold at most."""
         self.most_events = EVENTS_MORE + EVENTS_FACTOR * ask.max_tokens
 
     def cut(self, word: str, detail: str) -> None:
@@ -99,27 +94,19 @@ class Watch:
         fresh = self._reply.reads[self._looked :]
         self._looked += len(fresh)
         for at_ns, piece in fresh:
-            self._size += len(piece)
             self._events += piece.count(b"data:")
             if not only_comments(piece):
                 self._alive_ns = at_ns
 
     def _judge(self, age_s: float, quiet_s: float) -> None:
-        if self._size > self.most_bytes or self._events > self.most_events:
-            self.cut("endless", f"cut after {self._size} bytes and {self._events} events")
-            self._drop_excess()
+        if self._events > self.most_events:
+            self.cut("endless", f"cut after {self._events} events")
         elif age_s >= self._outs.whole_s:
             self.cut("whole_timeout", f"not ended after {self._outs.whole_s:g} s, {self._events} events had come")
         elif age_s >= self._outs.first_token_s and not self._has_token():
             self.cut("first_token_timeout", f"no token after {self._outs.first_token_s:g} s")
         elif quiet_s >= self._outs.gap_s and self._has_token():
             self.cut("gap_timeout", f"nothing for {self._outs.gap_s:g} s after {self._events} events")
-
-    def _drop_excess(self) -> None:
-        """Drop what came beyond the bytes that are allowed: it need not be kept or parsed."""
-        reads = self._reply.reads
-        while len(reads) > 1 and self._size > self.most_bytes:
-            self._size -= len(reads.pop()[1])
 
     def _has_token(self) -> bool:
         if not self._token and self._parsed != self._looked:

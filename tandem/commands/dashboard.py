@@ -105,6 +105,7 @@ def _refused(problem: str, where: str, change: str) -> Exception:
 def _series(folder: Path, environment: Environment, experiment: Experiment) -> Series:
     """Return what CloudWatch would hold once the folder was published."""
     from tandem.bench.points import rounds  # noqa: PLC0415 - numpy
+    from tandem.bench.shown import clean  # noqa: PLC0415
     from tandem.publish.batch import rounded  # noqa: PLC0415
     from tandem.watch.series import Key, Series  # noqa: PLC0415
 
@@ -112,7 +113,8 @@ def _series(folder: Path, environment: Environment, experiment: Experiment) -> S
     namespace = names.bench_namespace(environment)
     for points in rounds(folder):
         for row in points.rows:
-            key = Key.of(namespace, row.metric, dimensions(experiment.name, row))
+            named = [(name, clean(value)) for name, value in dimensions(experiment.name, row)]
+            key = Key.of(namespace, row.metric, named)
             series.add(key, row.at_s, Counter(rounded(row.values).tolist()))
     return series
 

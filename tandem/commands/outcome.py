@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
+from tandem.bench.shown import clean
 from tandem.spec.faults import Fault
 
 
@@ -38,8 +39,11 @@ def verdict(faults: Iterable[Fault], *, strict: bool) -> Exit:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """Print one JSON document on standard output."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=str))
+    """Print one JSON document on standard output; what a terminal would act on is written as an escape."""
+    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    if not text.replace("\n", "").isprintable():
+        text = "".join(sign if sign == "\n" or clean(sign) == sign else json.dumps(sign)[1:-1] for sign in text)
+    print(text)
 
 
 def print_faults(faults: Iterable[Fault]) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench import between, gate, host, interrupt, loops, warm
+from tandem.bench import between, gate, host, interrupt, loops, response_limits, warm
 from tandem.bench.record import ERRORS
 from tandem.bench.wire import TimeOuts
 from tandem.cli import _parser
@@ -75,6 +75,13 @@ def test_the_page_names_every_flag():
         f"{DELAYS.recent_s / 60:.0f} minutes for times less than {RECENT_AGE_S / 3600:.0f} hours old",
         f"{DELAYS.hours_s / 3600:.0f} hours up to a day, {DELAYS.days_s / 3600:.0f} hours beyond",
         f"waits up to {Settings().patience_s / 60:.0f} minutes for it",
+        f"| `/metrics` | {response_limits.METRICS_BYTES >> 20} MiB |",
+        f"| `/v1/models` | {response_limits.PAGE_BYTES >> 20} MiB |",
+        f"| `/version` | {response_limits.PAGE_BYTES >> 20} MiB |",
+        f"| one SSE event | {response_limits.EVENT_BYTES >> 20} MiB |",
+        f"{response_limits.STREAM_BYTES >> 20} MiB, {response_limits.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
+        f"and {response_limits.STREAM_BYTES_PER_REQUEST_BYTE} bytes a byte of the request |",
+        f"| the body of an error | {response_limits.ERROR_BODY_BYTES >> 10} KiB |",
         f"Above {1000 * host.MOST_LAG_S:.0f} ms, or when the client takes {100 * host.MOST_CPU:.0f} % of a CPU",
     ],
 )

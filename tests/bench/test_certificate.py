@@ -1,0 +1,159 @@
+"""Certificates that are not accepted, shown by a real TLS server; the client is a process with its own authorities."""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+
+from independent_server import MODEL
+from plain_server import PlainAnswer, plain_server
+
+from tandem.bench.certificate import describe_tls_error
+
+HERE = "IP:127.0.0.1"
+MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])
+PROGRAM = """
+import asyncio, json, sys
+from tandem.bench.client import Client
+from tandem.bench.fault import BenchError
+from tandem.bench.probe import probe
+from tandem.bench.wire import Server
+
+async def main():
+    async with Client(Server("arm", sys.argv[1], "m"), limit=1) as client:
+        reply = await client.get("/v1/models")
+        try:
+            await probe(client, client.server)
+        except BenchError as fault:
+            return reply.error, reply.error_detail, str(fault), fault.code
+
+print(json.dumps(asyncio.run(main())))
+"""
+AUTHORITY = """[ca]
+default_ca = here
+[here]
+database = {folder}/index
+new_certs_dir = {folder}
+serial = {folder}/serial
+default_md = sha256
+policy = any
+copy_extensions = copy
+unique_subject = no
+[any]
+commonName = supplied
+"""
+
+
+def openssl(*words: str) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+
+def certify(folder: Path, name: str = HERE) -> Path:
+    """Make a key and a self-signed certificate for a name; return the file of both."""
+    pair = folder / "pair.pem"
+    openssl(
+        "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+        "-subj", "/CN=twin", "-addext", f"subjectAltName={name}", "-keyout", str(pair), "-out", f"{pair}.crt",
+    )  # fmt: skip
+    pair.write_text(pair.read_text() + Path(f"{pair}.crt").read_text())
+    return pair
+
+
+def certify_past(folder: Path) -> Path:
+    """Make a certificate that has expired."""
+    key, request, made = folder / "key.pem", folder / "request.pem", folder / "made.pem"
+    folder.joinpath("index").touch()
+    folder.joinpath("serial").write_text("01")
+    folder.joinpath("ca.conf").write_text(AUTHORITY.format(folder=folder))
+    openssl(
+        "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=twin",
+        "-addext", f"subjectAltName={HERE}", "-keyout", str(key), "-out", str(request),
+    )  # fmt: skip
+    openssl(
+        "ca", "-batch", "-selfsign", "-config", str(folder / "ca.conf"), "-keyfile", str(key), "-in", str(request),
+        "-out", str(made), "-startdate", "20200101000000Z", "-enddate", "20200201000000Z", "-notext",
+    )  # fmt: skip
+    pair = folder / "pair.pem"
+    pair.write_text(key.read_text() + made.read_text())
+    return pair
+
+
+def connect(pair: Path, authorities: Path | None) -> tuple[str | None, str | None, str, int]:
+    """Return error, detail, and the fault of the probe with its code, of a client that trusts `authorities`."""
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(pair)
+    with plain_server({"/v1/models": MODELS}, tls) as server:
+        return connect_to(server.url, authorities)
+
+
+def connect_to(url: str, authorities: Path | None) -> tuple[str | None, str | None, str, int]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("SSL_CERT")}
+    environment |= {"SSL_CERT_FILE": str(authorities)} if authorities else {}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, url], env=environment, capture_output=True, check=True, text=True
+    )
+    return tuple(json.loads(done.stdout))
+
+
+def test_a_self_signed_certificate_is_said_with_what_to_change(tmp_path: Path) -> None:
+    error, detail, _, _ = connect(certify(tmp_path), None)
+
+    assert error == "certificate"
+    assert "is not accepted: self-signed certificate; to trust it, export SSL_CERT_FILE=FILE" in str(detail)
+
+
+def test_a_self_signed_certificate_that_is_trusted_is_accepted(tmp_path: Path) -> None:
+    pair = certify(tmp_path)
+
+    assert connect(pair, pair)[:2] == (None, None)
+
+
+def test_a_certificate_for_another_name_is_said_with_what_to_change(tmp_path: Path) -> None:
+    pair = certify(tmp_path, "DNS:elsewhere.example")
+
+    error, detail, _, _ = connect(pair, pair)
+
+    assert error == "certificate"
+    assert "certificate is not valid for '127.0.0.1'; use a name that the certificate holds" in str(detail)
+
+
+def test_an_expired_certificate_is_said_with_what_to_change(tmp_path: Path) -> None:
+    pair = certify_past(tmp_path)
+
+    error, detail, _, _ = connect(pair, pair)
+
+    assert error == "certificate"
+    assert "certificate has expired; renew the server's certificate" in str(detail)
+
+
+def test_the_probe_names_a_bad_certificate_as_bad_input(tmp_path: Path) -> None:
+    _, _, fault, code = connect(certify(tmp_path), None)
+
+    assert code == 2
+    assert "trust the certificate, replace it, or use the name that it holds" in fault
+    assert "Operation not permitted" not in fault
+
+
+def test_https_to_a_server_without_tls_is_said() -> None:
+    with plain_server({"/v1/models": MODELS}) as server:
+        error, detail, _, _ = connect_to(server.url.replace("http:", "https:"), None)
+
+    assert (error, str(detail).endswith("where the server has no TLS, use http://")) == ("connect", True)
+    assert "Operation not permitted" not in str(detail)
+
+
+def test_a_failure_without_advice_is_said_in_openssls_words() -> None:
+    class Cause(ssl.SSLCertVerificationError):
+        verify_code, verify_message = 23, "certificate revoked"
+
+    class TlsError:
+        host, port, os_error = "host", 443, Cause()
+
+    assert describe_tls_error(TlsError()) == (  # type: ignore[arg-type]
+        "certificate",
+        "the certificate of host:443 is not accepted: certificate revoked",
+    )

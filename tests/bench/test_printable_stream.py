@@ -1,0 +1,62 @@
+"""What a terminal gets of texts that others wrote."""
+
+from __future__ import annotations
+
+import io
+import unicodedata
+
+import pytest
+
+from tandem.bench.progress import CLEAR, Progress
+from tandem.bench.shown import PrintableStream
+
+HIDDEN = "\x00\x07\x08\t\r\x1b\x7f\x85\x9b\u200b\u2028\u202e\u2066\ufeff\ud800"
+
+
+def printed(text: str) -> str:
+    out = io.StringIO()
+    PrintableStream(out).write(text)
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("sign", HIDDEN, ids=lambda sign: f"U+{ord(sign):04X}")
+def test_a_control_character_becomes_a_sign(sign: str) -> None:
+    categories = {unicodedata.category(each) for each in printed(f"a{sign}b")}
+
+    assert categories.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+@pytest.mark.parametrize("text", ["plain", "two\nlines\n", "", "naïve 日本\u3000語 ␛ 😀\n"])
+def test_a_text_without_control_characters_stays(text: str) -> None:
+    assert printed(text) == text
+
+
+def test_a_stream_says_how_much_it_took() -> None:
+    assert PrintableStream(io.StringIO()).write("a\x1bb") == 3
+
+
+def test_the_rest_of_the_stream_is_its_own() -> None:
+    out = io.StringIO()
+
+    assert (PrintableStream(out).isatty(), PrintableStream(out).getvalue()) == (False, "")
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_moves_the_cursor_and_no_sentence_does() -> None:
+    out = Terminal()
+
+    Progress(out, requests=1, expected_s=1.0).tell("note: \x1b[2J\u202e")
+
+    assert out.getvalue() == f"{CLEAR}note: ␛[2J<U+202E>\n"
+
+
+def test_progress_clears_its_line_through_a_printable_stream() -> None:
+    out = Terminal()
+
+    Progress(PrintableStream(out), requests=1, expected_s=1.0).clear()  # type: ignore[arg-type]
+
+    assert out.getvalue() == CLEAR

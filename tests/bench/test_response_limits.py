@@ -1,0 +1,388 @@
+"""How much of a server's answer is read: each limit against a real server, at the limit and beyond it."""
+
+from __future__ import annotations
+
+import gzip
+import itertools
+import json
+import tracemalloc
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import pytest
+import uvloop
+from independent_server import MODEL
+from one_request import LONG, asking, come
+from plain_server import PIECE, PlainAnswer, PlainServer, plain_server
+from planned import plan
+
+from tandem.bench import answer
+from tandem.bench.body import read_page
+from tandem.bench.client import READ_BYTES, Client
+from tandem.bench.counters import Scrape
+from tandem.bench.event import EventError
+from tandem.bench.fault import WorldError
+from tandem.bench.pages import Pages
+from tandem.bench.probe import Found, probe
+from tandem.bench.reply import Reply
+from tandem.bench.response_limits import (
+    ERROR_BODY_BYTES,
+    EVENT_BYTES,
+    METRICS_BYTES,
+    PAGE_BYTES,
+    compute_stream_bytes,
+)
+from tandem.bench.sse import Splitter
+from tandem.bench.wire import Server, body
+
+CHAT = "/v1/chat/completions"
+COUNTER = b"vllm:generation_tokens_total 7\n"
+GZIP = ("Content-Encoding: gzip",)
+EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}]}\n\n'
+UNREAD_BYTES = 16 << 20  # what sockets and both processes may hold of what was sent and never read
+T = TypeVar("T")
+
+
+def bomb(size: int) -> bytes:
+    """Return so many plain bytes of comments, a gzip of a thousandth."""
+    packer = zlib.compressobj(9, wbits=31)
+    line = b"#" * 1023 + b"\n"
+    return b"".join(packer.compress(line) for _ in range(size // len(line))) + packer.flush()
+
+
+def page_of(size: int) -> bytes:
+    """Return a page of counters of exactly so many bytes."""
+    comment = b"# " + b"x" * 253 + b"\n"
+    body = COUNTER + comment * ((size - len(COUNTER)) // len(comment))
+    return body + b"\n" * (size - len(body))
+
+
+def address_of(server: PlainServer) -> Server:
+    return Server(name="arm", url=server.url, model=MODEL)
+
+
+def scrape(server: PlainServer) -> Scrape:
+    async def main() -> Scrape:
+        async with Pages([address_of(server)]) as pages:
+            return await pages.scrape("arm", plan(classes={"code": 1}).round(0)[0], "before")
+
+    return uvloop.run(main())
+
+
+def scrape_page(body: bytes, *headers: str) -> tuple[Scrape, str]:
+    with plain_server({"/metrics": PlainAnswer([body], headers=headers)}) as server:
+        return scrape(server), server.url
+
+
+def call_client(server: PlainServer, call: Callable[[Client], Awaitable[T]]) -> T:
+    async def main() -> T:
+        async with Client(address_of(server), limit=1) as client:
+            return await call(client)
+
+    return uvloop.run(main())
+
+
+def probe_server(server: PlainServer) -> Found:
+    return call_client(server, lambda client: probe(client, client.server))
+
+
+def get_page(server: PlainServer, path: str = "/v1/models") -> Reply:
+    return call_client(server, lambda client: client.get(path))
+
+
+def ask_server(server: PlainServer) -> Reply:
+    return call_client(server, lambda client: client.ask(asking(), LONG))
+
+
+def read_answer(reply: Reply) -> answer.Answer:
+    return answer.read(reply, asking())
+
+
+def count_kept(reply: Reply) -> int:
+    return sum(len(piece) for _, piece in reply.reads)
+
+
+def endless() -> PlainAnswer:
+    return PlainAnswer(itertools.repeat(PIECE))
+
+
+# /metrics
+
+
+@pytest.mark.parametrize("headers", [(), GZIP])
+def test_a_metrics_page_of_exactly_the_limit_is_read(headers: tuple[str, ...]) -> None:
+    body = page_of(METRICS_BYTES)
+
+    page, _ = scrape_page(gzip.compress(body, 1) if headers else body, *headers)
+
+    assert (page.error, page.counters) == (None, {"generation_tokens": 7.0})
+
+
+@pytest.mark.parametrize(("headers", "form"), [((), "the answer of {}"), (GZIP, "{}, decompressed,")])
+def test_a_longer_metrics_page_is_named_with_limit_and_address(headers: tuple[str, ...], form: str) -> None:
+    body = page_of(METRICS_BYTES + 1)
+
+    page, url = scrape_page(gzip.compress(body, 1) if headers else body, *headers)
+
+    answered = form.format(f"{url}/metrics")
+    assert page.error == f"/metrics: endless: {answered} has more than 8,388,608 bytes"
+
+
+def test_a_gzip_bomb_at_metrics_gives_no_counters() -> None:
+    page, url = scrape_page(bomb(256 << 20), *GZIP)
+
+    assert (page.counters, page.error) == (
+        None,
+        f"/metrics: endless: {url}/metrics, decompressed, has more than 8,388,608 bytes",
+    )
+
+
+def test_a_gzip_bomb_allocates_no_more_than_its_limit() -> None:
+    packed = bomb(256 << 20)
+    reply = Reply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=METRICS_BYTES)
+
+    tracemalloc.start()
+    with pytest.raises(EventError, match="endless"):
+        read_page(reply)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+
+    assert peak_bytes < METRICS_BYTES + (2 << 20)
+
+
+def test_an_endless_metrics_page_is_left_by_the_client() -> None:
+    with plain_server({"/metrics": endless()}) as server:
+        page = scrape(server)
+
+    assert (page.counters, server.sent_bytes < METRICS_BYTES + UNREAD_BYTES) == (None, True)
+
+
+# /v1/models and /version
+
+
+def models_page(size: int) -> bytes:
+    body = json.dumps({"data": [{"id": MODEL}]}).encode()
+    return body + b" " * (size - len(body))
+
+
+def test_a_page_of_exactly_the_limit_is_read() -> None:
+    with plain_server({"/v1/models": PlainAnswer([models_page(PAGE_BYTES)])}) as server:
+        reply = get_page(server)
+
+    assert (reply.error, count_kept(reply)) == (None, PAGE_BYTES)
+
+
+def test_of_a_longer_page_the_limit_is_kept() -> None:
+    with plain_server({"/v1/models": PlainAnswer([models_page(PAGE_BYTES + 1)])}) as server:
+        reply = get_page(server)
+
+    assert (reply.error, count_kept(reply)) == ("endless", PAGE_BYTES)
+
+
+def test_an_endless_list_of_models_is_a_fault_with_limit_and_address() -> None:
+    sentence = r"sends more than .* the answer of {}/v1/models has more than 1,048,576 bytes\); see what answers"
+    with (
+        plain_server({"/v1/models": endless()}) as server,
+        pytest.raises(WorldError, match=sentence.format(server.url)),
+    ):
+        probe_server(server)
+
+
+def test_an_endless_list_of_models_is_left_by_the_client() -> None:
+    with plain_server({"/v1/models": endless()}) as server, pytest.raises(WorldError):
+        probe_server(server)
+
+    assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
+
+
+def test_a_gzip_bomb_of_models_is_a_fault() -> None:
+    with (
+        plain_server({"/v1/models": PlainAnswer([bomb(64 << 20)], headers=GZIP)}) as server,
+        pytest.raises(WorldError, match="decompressed, has more than 1,048,576 bytes"),
+    ):
+        probe_server(server)
+
+
+def test_a_compressed_list_of_models_is_read() -> None:
+    packed = gzip.compress(models_page(500))
+    with (
+        plain_server({"/v1/models": PlainAnswer([packed], headers=GZIP), CHAT: PlainAnswer([EVENT])}) as server,
+    ):
+        assert probe_server(server).listed == (MODEL,)
+
+
+def test_an_endless_version_is_absent_and_named() -> None:
+    with plain_server({"/version": endless(), CHAT: PlainAnswer([EVENT])}) as server:
+        probed = probe_server(server)
+
+    sentence = f"its version is not known: the answer of {server.url}/version has more than 1,048,576 bytes"
+    assert (probed.version, probed.notes) == (None, (sentence,))
+
+
+# One event of a stream
+
+
+def event_of(size: int) -> bytes:
+    """Return an event of so many bytes without its blank line, which has one token of text."""
+    start, end = EVENT.removesuffix(b"\n\n").split(b'"a"')
+    return start + b'"' + b"a" * (size - len(start) - len(end) - 3) + b'"' + end + b"\n\n"
+
+
+@pytest.mark.parametrize("pause", [1, 3])
+def test_an_event_of_exactly_the_limit_is_read(pause: int) -> None:
+    event = event_of(EVENT_BYTES)
+    raw = tuple(event[at : at + len(event) // pause + 1].hex() for at in range(0, len(event), len(event) // pause + 1))
+
+    came = come(asking(max_tokens=64), raw=raw)
+
+    assert (came.answer.error, len(came.answer.text) > EVENT_BYTES - 200) == (None, True)
+
+
+def test_a_longer_event_is_an_error_with_limit_and_address() -> None:
+    came = come(asking(max_tokens=64), raw=(event_of(EVENT_BYTES + 1).hex(),))
+
+    sentence = f"one event of http://127.0.0.1:{came.server.port}{CHAT} has more than 1,048,576 bytes"
+    assert (came.answer.error, came.answer.error_detail) == ("endless", sentence)
+
+
+def test_what_came_before_a_long_event_is_kept() -> None:
+    came = come(asking(max_tokens=64), raw=((EVENT + event_of(EVENT_BYTES + 1)).hex(),))
+
+    assert (came.answer.error, came.answer.text) == ("endless", "a")
+
+
+def test_an_endless_event_is_left_by_the_client() -> None:
+    with plain_server({CHAT: PlainAnswer(itertools.chain([b"data: "], itertools.repeat(PIECE)))}) as server:
+        reply = call_client(server, lambda client: client.ask(asking(max_tokens=100_000), LONG))
+
+    assert (reply.error, count_kept(reply) < EVENT_BYTES + 4 * READ_BYTES) == ("endless", True)
+
+
+def test_a_compressed_event_beyond_the_limit_is_endless() -> None:
+    packed = gzip.compress(event_of(EVENT_BYTES + 1))
+    with plain_server({CHAT: PlainAnswer([packed], headers=GZIP)}) as server:
+        assert read_answer(ask_server(server)).error == "endless"
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 60, 4096, EVENT_BYTES])
+@pytest.mark.parametrize(("excess_bytes", "events"), [(0, 2), (1, 1)])
+def test_the_limit_of_an_event_depends_on_no_read(size: int, excess_bytes: int, events: int, monkeypatch) -> None:
+    monkeypatch.setattr("tandem.bench.sse.EVENT_BYTES", 4000)
+    stream, splitter = EVENT + b": note\r\n" + event_of(4000 - 7 + excess_bytes), Splitter()
+
+    given = [event for at in range(0, len(stream), size) for event in splitter.feed(stream[at : at + size])]
+
+    assert (len(given), splitter.excess) == (events, bool(excess_bytes))
+
+
+def test_many_events_together_may_exceed_the_limit_of_one() -> None:
+    splitter = Splitter()
+
+    events = [splitter.feed(EVENT * 1000) for _ in range(2 * EVENT_BYTES // (1000 * len(EVENT)))]
+
+    assert ({len(each) for each in events}, splitter.excess) == ({1000}, False)
+
+
+def test_a_stream_that_ends_its_lines_by_cr_alone_is_read() -> None:
+    event = EVENT.replace(b"\n", b"\r").hex()
+    wide = (b": " + b"x" * (EVENT_BYTES // 2) + b"\r\r").hex()
+
+    assert come(asking(max_tokens=1000), raw=(wide, wide, wide, event)).answer.error is None
+
+
+# A whole stream
+
+
+def test_a_stream_is_kept_up_to_its_limit() -> None:
+    comments = itertools.repeat(b": " + b"x" * 60_000 + b"\n\n")
+    with plain_server({CHAT: PlainAnswer(comments)}) as server:
+        reply = ask_server(server)
+
+    request_bytes = len(body(asking(), address_of(server)))
+    assert (reply.error, count_kept(reply)) == ("endless", compute_stream_bytes(16, request_bytes))
+
+
+@pytest.mark.parametrize(("excess_bytes", "error"), [(0, None), (1, "endless")])
+def test_a_compressed_stream_has_the_limit_of_a_plain_one(excess_bytes: int, error: str | None) -> None:
+    size = 100 * len(EVENT)
+    packed = gzip.compress(EVENT * 100)
+    reply = Reply(0, reads=[(0, packed)], status=200, content_encoding="gzip", limit_bytes=size - excess_bytes)
+
+    assert answer.read(reply, asking(max_tokens=100)).error == error
+
+
+# The body of an error
+
+
+def error_body(size: int, status: str = "503 No") -> PlainAnswer:
+    return PlainAnswer([b'{"message":"' + b"m" * (size - 14) + b'"}'], status)
+
+
+def test_an_error_body_of_exactly_the_limit_is_read() -> None:
+    with plain_server({CHAT: error_body(ERROR_BODY_BYTES)}) as server:
+        reply = ask_server(server)
+
+    assert (reply.excess, count_kept(reply), read_answer(reply).error_detail) == (None, ERROR_BODY_BYTES, "m" * 300)
+
+
+def test_a_longer_error_body_is_named_with_limit_and_address() -> None:
+    with plain_server({CHAT: error_body(ERROR_BODY_BYTES + 1)}) as server:
+        reply = ask_server(server)
+
+    sentence = f"the error body of {server.url}{CHAT} has more than 65,536 bytes; it begins with"
+    said = read_answer(reply)
+    assert (said.error, str(said.error_detail).startswith(sentence)) == ("status_503", True)
+
+
+def test_of_an_endless_error_body_the_limit_is_kept() -> None:
+    with plain_server({CHAT: PlainAnswer(itertools.repeat(PIECE), "500 No")}) as server:
+        reply = ask_server(server)
+
+    assert (reply.error, count_kept(reply)) == ("status_500", ERROR_BODY_BYTES)
+
+
+def test_an_endless_error_body_is_left_by_the_client() -> None:
+    with plain_server({CHAT: PlainAnswer(itertools.repeat(PIECE), "500 No")}) as server:
+        ask_server(server)
+
+    assert server.sent_bytes < ERROR_BODY_BYTES + UNREAD_BYTES
+
+
+def test_a_gzip_bomb_as_an_error_body_is_not_unpacked() -> None:
+    with plain_server({CHAT: PlainAnswer([bomb(16 << 20)], "500 No", GZIP)}) as server:
+        said = read_answer(ask_server(server))
+
+    sentence = f"{server.url}{CHAT}, decompressed, has more than 65,536 bytes"
+    assert (said.error, said.error_detail) == ("status_500", sentence)
+
+
+# Redirects
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/version", "/health", CHAT])
+def test_no_redirect_is_followed(path: str) -> None:
+    with plain_server({}) as other:
+        moved = PlainAnswer(status="302 Found", headers=(f"Location: {other.url}/latest/meta-data",))
+        with plain_server({path: moved}) as server:
+            call = {"/metrics": scrape, CHAT: ask_server}.get(path, lambda each: get_page(each, path))
+            call(server)
+
+        assert (server.paths, other.paths) == ([path], [])
+
+
+def test_a_redirect_of_metrics_is_named() -> None:
+    moved = PlainAnswer(status="302 Found", headers=("Location: http://elsewhere/",))
+    with plain_server({"/metrics": moved}) as server:
+        page = scrape(server)
+
+    assert page.error == "/metrics: status 302: it points to http://elsewhere/, which is not followed"
+
+
+def test_a_server_whose_health_points_elsewhere_is_alive() -> None:
+    async def look(server: PlainServer) -> bool:
+        async with Pages([address_of(server)]) as pages:
+            return await pages.alive("arm")
+
+    with plain_server({"/health": PlainAnswer(status="302 Found", headers=("Location: /login",))}) as server:
+        assert uvloop.run(look(server))

@@ -1,0 +1,242 @@
+"""A start that sleeps touches nothing of whoever has the fleet when it wakes."""
+
+from __future__ import annotations
+
+import pytest
+from guard_world import GUARDED, LABEL
+
+from tandem.guard.ownership import FRESH_S, LeaseOwner
+from tandem.guard.schedules import delete_unnamed_schedule
+from tandem.start import raise_fleet
+from tandem.stop import FENCE_KEY, POINTER_KEY, RefusedError, WorldError, lease_key, read_lease, read_pointer
+
+
+@pytest.fixture
+def usurp(world, halt, lift, start, passes):
+    """Run b takes the fleet from run a: a stop, a release and a start between two calls."""
+
+    def act():
+        halt()
+        passes(10)
+        lift()
+        start("b", hours=1, nodes=1, label={"raise.tandem/slow": "second"})
+
+    return act
+
+
+def sleep_before(world, operation, act, *, skip=0):
+    """Let others act before the first call of an operation, but for so many."""
+    left = [skip]
+
+    def between(called):
+        if called == operation:
+            if left[0]:
+                left[0] -= 1
+                return
+            world.between = None
+            act()
+
+    world.between = between
+
+
+def size(world):
+    return world.group["scalingConfig"]["desiredSize"]
+
+
+SLEEPS = ["scheduler.create_schedule", "scheduler.get_schedule", "eks.update_nodegroup_config"]
+
+
+@pytest.mark.parametrize("operation", SLEEPS)
+def test_a_start_that_wakes_leaves_the_stop_of_the_present_run(world, start, usurp, operation):
+    sleep_before(world, operation, usurp)
+    with pytest.raises((RefusedError, WorldError)):
+        start("a", hours=8, nodes=2)
+
+    assert "stop-b" in world.schedules
+
+
+@pytest.mark.parametrize("operation", SLEEPS)
+def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, operation):
+    """It would end the present run."""
+    sleep_before(world, operation, usurp)
+    with pytest.raises((RefusedError, WorldError)):
+        start("a", hours=8, nodes=2)
+
+    assert set(world.schedules) == {"stop-b"}
+
+
+@pytest.mark.parametrize("operation", SLEEPS[:2])
+def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, operation):
+    sleep_before(world, operation, usurp)
+    with pytest.raises((RefusedError, WorldError), match="run b has the fleet now|arming the one-shot stop failed"):
+        start("a", hours=8, nodes=2)
+
+    assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
+
+
+def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
+    sleep_before(world, "eks.update_nodegroup_config", usurp)
+
+    with pytest.raises(RefusedError, match="the fleet is another run's now"):
+        start("a", hours=8, nodes=2)
+
+
+def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(world, start, usurp, passes):
+    sleep_before(world, "eks.update_nodegroup_config", usurp)
+    with pytest.raises(RefusedError):
+        start("a", hours=8, nodes=2)
+    passes(20)
+
+    assert (size(world), world.alive) == (0, [])
+
+
+def test_a_clock_that_moved_since_the_reading_makes_it_read_again(world, start):
+    start("r1")
+    pointer = read_pointer(world.clients, GUARDED)
+    lease, _ = read_lease(world.clients, GUARDED, pointer)
+    owner = LeaseOwner(world.clients, GUARDED, pointer, lease)
+    sleep_before(world, "s3.get_object", lambda: world.advance((FRESH_S + 1) / 60), skip=2)
+    before = world.calls["s3.get_object"]
+    owner.call_if_own(lambda: None, RuntimeError)
+
+    assert world.calls["s3.get_object"] - before == 6
+
+
+def test_a_clock_that_always_moves_acts_on_nothing(world, start):
+    start("r1")
+    pointer = read_pointer(world.clients, GUARDED)
+    lease, _ = read_lease(world.clients, GUARDED, pointer)
+    world.between = lambda _: world.advance(1)
+
+    with pytest.raises(WorldError, match="the clock of this machine moves"):
+        LeaseOwner(world.clients, GUARDED, pointer, lease).call_if_own(pytest.fail, RuntimeError)
+
+
+def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
+    sleep_before(world, "scheduler.create_schedule", lambda: start("r1"))
+
+    with pytest.raises(RefusedError, match="another start of run r1 took over"):
+        start("r1")
+    assert (size(world), set(world.schedules)) == (1, {"stop-r1"})
+
+
+def test_the_schedule_of_the_run_that_the_pointer_names_stays(world, start):
+    start("r1")
+
+    assert (delete_unnamed_schedule(world.clients, GUARDED, "r1"), set(world.schedules)) == (False, {"stop-r1"})
+
+
+def test_a_schedule_is_kept_where_the_pointer_changed_while_it_was_read(world, start):
+    start("r1", hours=8)
+    world.put(POINTER_KEY, {"run": None})
+    clients = world.clients
+    get_object = clients.s3.get_object
+
+    def get_and_sleep(**request):
+        answer = get_object(**request)
+        world.put(POINTER_KEY, {"run": "r1"})
+        world.advance(1)
+        return answer
+
+    clients.s3.get_object = get_and_sleep
+    assert (delete_unnamed_schedule(clients, GUARDED, "r1"), set(world.schedules)) == (False, {"stop-r1"})
+
+
+def test_a_release_ends_the_pointer_that_it_saw_alone(world, start, halt, lift, passes):
+    """A release that slept would take the lease of the run that came meanwhile."""
+    start("a")
+    halt()
+    passes(10)
+
+    def others():
+        lift()
+        start("b")
+
+    sleep_before(world, "s3.put_object", others)
+    with pytest.raises(WorldError, match="so it is not lifted"):
+        lift()
+    assert world.read(POINTER_KEY)["run"] == "b"
+
+
+def test_a_release_deletes_the_stop_of_the_lease_that_it_ends(world, start, halt, lift, passes):
+    start("a", hours=8)
+    halt()
+    passes(10)
+    lift()
+
+    assert world.schedules == {}
+
+
+def test_a_lease_that_a_release_ended_is_not_taken_up_again(world, start, halt, lift, passes):
+    start("a", hours=8)
+    halt()
+    passes(10)
+    lift()
+
+    with pytest.raises(RefusedError, match="run a was started before"):
+        start("a", hours=8)
+
+
+def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(world, start, halt, lift, passes):
+    start("a", hours=8)
+    halt()
+    passes(10)
+    world.put(POINTER_KEY, {"run": None})
+    lift()
+
+    assert (world.schedules, world.read(FENCE_KEY)["state"]) == ({}, "lifted")
+
+
+def test_a_start_beside_a_schedule_that_no_lease_owns_is_refused(world, start):
+    world.schedules["every-hour"] = {
+        "GroupName": GUARDED.schedule_group, "Name": "every-hour", "ScheduleExpression": "at(2030-01-01T00:00:00)",
+        "Target": {"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"},
+    }  # fmt: skip
+
+    with pytest.raises(RefusedError, match="no lease owns it") as refusal:
+        start("r1")
+    assert refusal.value.change.endswith(
+        "aws scheduler delete-schedule --group-name tandem-home --name every-hour --region us-east-2"
+    )
+    assert lease_key("r1") not in world.objects
+
+
+def test_a_command_with_a_hostile_schedule_is_quoted(world, start):
+    world.schedules["x; curl evil"] = {
+        "GroupName": GUARDED.schedule_group, "Name": "x; curl evil", "ScheduleExpression": "at(2030-01-01T00:00:00)",
+        "Target": {"Arn": "arn"},
+    }  # fmt: skip
+
+    with pytest.raises(RefusedError) as refusal:
+        start("r1")
+    assert "--name 'x; curl evil' --region" in refusal.value.change
+
+
+def test_a_start_without_an_armed_path_says_so_in_lease_and_topic(world, start):
+    start("r1", unarmed=("reaper", "budget"))
+
+    assert world.read(lease_key("r1"))["unarmed"] == ["reaper", "budget"]
+    assert world.told[0]["subject"] == "Tandem home: a start accepted unarmed paths"
+    assert "these paths would not stop its fleet: reaper, budget" in world.told[0]["text"]
+
+
+def test_a_start_that_cannot_tell_of_unarmed_paths_raises_nothing(world, start):
+    world.down = {"sns"}
+
+    with pytest.raises(WorldError, match="telling people that paths are not armed failed"):
+        start("r1", unarmed=("reaper",))
+    assert (size(world), world.schedules, world.read(POINTER_KEY)["run"]) == (0, {}, None)
+
+
+def test_the_same_run_for_another_number_of_nodes_is_refused(start):
+    start("r1", nodes=1)
+
+    with pytest.raises(RefusedError, match="run r1 was started for 1 nodes"):
+        start("r1", nodes=2)
+
+
+def test_raise_fleet_takes_its_clock_from_the_clients(world):
+    raised = raise_fleet(world.clients, GUARDED, run="r", hours=2, experiment=None, nodes=1, label=LABEL, who="anna",
+                         beats=False, now=world.now)  # fmt: skip
+
+    assert raised.lease.nodes == 1
