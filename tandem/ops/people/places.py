@@ -159,14 +159,14 @@ def _kept(environment: Environment) -> dict[Where, Place]:
     def guards(*keys: str) -> Place:
         return Place(arns=tuple(arn for prefix in prefixes for arn in objects(*keys, prefix=prefix).arns))
 
-    former_pointer = objects(POINTER_KEY, prefix=former).arns if former else ()
+    # what a release before this one wrote is ended where it stands: pointer and lease in one ARN, for the policy's length
+    former_leases = objects(f"*{POINTER_KEY}", prefix=former).arns if former else ()
     return {
         "bucket": Place(arns=(bucket,)),
         "buckets": Place(arns=resources(environment, "s3:ListBucket")),
         "guard's objects": guards(FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*")),
         "fence": guards(FENCE_KEY),
-        # a new lease is written where leases are now; of a former place only the pointer is ended
-        "leases": Place(arns=(*objects(POINTER_KEY, lease_key("*"), prefix=prefixes[0]).arns, *former_pointer)),
+        "leases": Place(arns=(*objects(POINTER_KEY, lease_key("*"), prefix=prefixes[0]).arns, *former_leases)),
         "models and artifacts": objects("models/*", "artifacts/*"),
         "artifacts": objects("artifacts/*"),
         "models": objects("models/*"),

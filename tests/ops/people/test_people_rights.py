@@ -248,7 +248,8 @@ def test_an_operator_fences_and_ends_what_lies_where_releases_before_kept_it(ful
 
     assert allows(held, "s3:PutObject", f"{former}/stop.json", {})
     assert allows(held, "s3:PutObject", f"{former}/lease.json", {})
-    assert not allows(held, "s3:PutObject", f"{former}/runs/r1/lease.json", {})
+    assert allows(held, "s3:PutObject", f"{former}/runs/r1/lease.json", {})
+    assert not allows(held, "s3:PutObject", f"{former}/runs/r1/heartbeat.json", {})
     assert allows(held, "s3:GetObject", f"{former}/runs/r1/lease.json", {})
 
 
