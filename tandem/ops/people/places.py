@@ -159,7 +159,7 @@ def _kept(environment: Environment) -> dict[Where, Place]:
     def guards(*keys: str) -> Place:
         return Place(arns=tuple(arn for prefix in prefixes for arn in objects(*keys, prefix=prefix).arns))
 
-    # what a release before this one wrote is ended where it stands: pointer and lease in one ARN, for the policy's length
+    # what an earlier release wrote is ended where it stands; pointer and lease in one ARN, for the length of the policy
     former_leases = objects(f"*{POINTER_KEY}", prefix=former).arns if former else ()
     return {
         "bucket": Place(arns=(bucket,)),
