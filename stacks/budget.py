@@ -1,8 +1,8 @@
 """The monthly budget: what was spent stops the fleet, what is forecast tells people.
 
-Invariant: the notifications are the same for every kind of capacity, because CloudFormation replaces a budget of the
-same name for another list of them and cannot; the stop function knows that a Capacity Block's money is spent already,
-tells people, and stops nothing.
+Invariant: the notifications are the same for every kind of capacity, because CloudFormation makes a new budget for
+another list of them, and cannot where the name stays (docs/decisions/0018). The stop function knows that a Capacity
+Block's money is spent already, tells people, and stops nothing.
 """
 
 from __future__ import annotations
@@ -13,18 +13,16 @@ from aws_cdk import aws_budgets as budgets
 from constructs import Construct
 
 from tandem.spec import names
-from tandem.spec.budgets import counted_tag
+from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, FORECAST_THRESHOLD_PERCENT, counted_tag
 from tandem.spec.environment import Environment
-
-PERCENT = 100.0
 
 
 class MonthlyBudget(Construct):
     """A cost budget of `guard.budget_usd`.
 
     Args:
-        stop_topic_arn: told once the money is spent.
-        people_topic_arn: told once the forecast is above it.
+        stop_topic_arn: notified at each of BUDGET_THRESHOLDS_PERCENT of the actual cost.
+        people_topic_arn: notified when the forecast is above the budget.
     """
 
     def __init__(
@@ -39,7 +37,8 @@ class MonthlyBudget(Construct):
                 cost_filters=filters(environment),
             ),
             notifications_with_subscribers=[
-                _told("ACTUAL", stop_topic_arn), _told("FORECASTED", people_topic_arn),
+                *(_notification("ACTUAL", percent, stop_topic_arn) for percent in BUDGET_THRESHOLDS_PERCENT),
+                _notification("FORECASTED", FORECAST_THRESHOLD_PERCENT, people_topic_arn),
             ],
             resource_tags=[
                 budgets.CfnBudget.ResourceTagProperty(key=key, value=value)
@@ -54,10 +53,10 @@ def filters(environment: Environment) -> Mapping[str, list[str]] | None:
     return {"TagKeyValue": [f"user:{tag}${environment.name}"]} if tag else None
 
 
-def _told(kind: str, topic_arn: str) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
+def _notification(kind: str, percent: float, topic_arn: str) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
     return budgets.CfnBudget.NotificationWithSubscribersProperty(
         notification=budgets.CfnBudget.NotificationProperty(
-            comparison_operator="GREATER_THAN", notification_type=kind, threshold=PERCENT, threshold_type="PERCENTAGE"
+            comparison_operator="GREATER_THAN", notification_type=kind, threshold=percent, threshold_type="PERCENTAGE"
         ),
         subscribers=[budgets.CfnBudget.SubscriberProperty(address=topic_arn, subscription_type="SNS")],
     )

@@ -17,6 +17,7 @@ from stacks.network import Network
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
+from tandem.stop import CAPACITY_KIND_TAG
 
 CAPACITY_TYPES = {
     "capacity-block": "CAPACITY_BLOCK",
@@ -71,7 +72,7 @@ class FleetStack(EnvironmentStack):
             update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,
-            tags=_block_tags(environment),
+            tags={CAPACITY_KIND_TAG: capacity.kind, **_block_tags(environment)},
             taints=list(_TAINTS),
         )
 

@@ -1,7 +1,7 @@
 """What the guard's functions and the one-shot stop may do, action by action.
 
-Invariant: nothing here can raise a fleet on purpose: EKS knows one action for every size, so that the code is what
-keeps to 0, and only instances that EKS tagged as this node group's may be ended by id.
+Invariant: nothing here can raise a fleet on purpose: EKS and Auto Scaling know one action for every size, so that the
+code is what keeps to 0, and only instances and Auto Scaling groups that EKS tagged as this node group's may be touched.
 """
 
 from __future__ import annotations
@@ -11,12 +11,20 @@ from typing import Any
 from stacks.guard_key import SEND
 from stacks.place import Place, place_of
 from stacks.policy import allow
-from tandem.ops.guarded import prefix_of
+from tandem.ops.guarded import former_prefix_of, prefix_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.stop import CLUSTER_TAG, FENCE_KEY, NODE_GROUP_TAG, POINTER_KEY, heartbeat_key, lease_key
 
 READ_KEYS = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
+# Service Authorization Reference: these take no narrower resource (EC2, EC2 Auto Scaling, EventBridge Scheduler,
+# CloudWatch)
+LISTINGS = (
+    "ec2:DescribeInstances", "autoscaling:DescribeAutoScalingGroups", "scheduler:ListSchedules",
+    "cloudwatch:GetMetricStatistics",
+)  # fmt: skip
+# the third lever: where EKS refuses or ignores an update, no instance of the node group starts any more
+SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup")
 
 
 def of_functions(environment: Environment, *, topic_arn: str, key_arn: str) -> list[dict[str, Any]]:
@@ -27,20 +35,22 @@ def of_functions(environment: Environment, *, topic_arn: str, key_arn: str) -> l
     cannot be read.
     """
     place = place_of(environment)
-    bucket, prefix = place.bucket_arn(names.bucket(environment)), prefix_of(environment)
-    tagged = {
+    bucket = place.bucket_arn(names.bucket(environment))
+    objects = [f"{bucket}/{prefix}" for prefix in guard_prefixes(environment)]
+    tagged = {"StringEquals": {
         f"aws:ResourceTag/{CLUSTER_TAG}": names.cluster(environment),
         f"aws:ResourceTag/{NODE_GROUP_TAG}": names.node_group(environment),
-    }
+    }}  # fmt: skip
     return [
-        allow(["s3:GetObject"], [f"{bucket}/{prefix}{key}" for key in READ_KEYS]),
-        allow(["s3:PutObject"], [f"{bucket}/{prefix}{FENCE_KEY}"]),
+        allow(["s3:GetObject"], [f"{start}{key}" for start in objects for key in READ_KEYS]),
+        allow(["s3:PutObject"], [f"{start}{FENCE_KEY}" for start in objects]),
         allow(["s3:ListBucket"], [bucket]),
         allow(["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
-        allow(["ec2:DescribeInstances"], ["*"]),  # takes no narrower resource
-        allow(["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], conditions={"StringEquals": tagged}),
+        allow(LISTINGS, ["*"]),
+        allow(["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], conditions=tagged),
+        allow(SCALING_ACTIONS, [scaling_group_arn(environment)], conditions=tagged),
         allow(["cloudwatch:PutMetricData"], ["*"], conditions={
-            "StringEquals": {"cloudwatch:namespace": names.bench_namespace(environment)},
+            "StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)},
         }),
         allow(["sns:Publish"], [topic_arn]),
         allow(SEND, [key_arn]),
@@ -62,17 +72,33 @@ def node_group_arn(environment: Environment) -> str:
     return place_of(environment).arn("eks", f"nodegroup/{cluster}/{group}/*")
 
 
+def scaling_group_arn(environment: Environment) -> str:
+    """Return the ARN of any Auto Scaling group; EKS chooses the name of a node group's own, and tags it."""
+    return place_of(environment).arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")
+
+
+def guard_prefixes(environment: Environment) -> tuple[str, ...]:
+    """Return what stands before the guard's keys in the bucket, now and in releases before this one."""
+    former = former_prefix_of(environment)
+    return (prefix_of(environment), former) if former else (prefix_of(environment),)
+
+
 def reasons(environment: Environment) -> dict[str, str]:
     """Return why cdk-nag's findings on these statements stand."""
     place: Place = place_of(environment)
-    bucket, prefix = place.bucket_arn(names.bucket(environment)), prefix_of(environment)
+    bucket, prefixes = place.bucket_arn(names.bucket(environment)), guard_prefixes(environment)
     run = "a run's name is not known beforehand; the file's own name is literal"
     return {
-        **{f"AwsSolutions-IAM5[Resource::{bucket}/{prefix}{key}]": run for key in READ_KEYS if "*" in key},
+        **{
+            f"AwsSolutions-IAM5[Resource::{bucket}/{prefix}{key}]": run
+            for prefix in prefixes for key in READ_KEYS if "*" in key
+        },
         f"AwsSolutions-IAM5[Resource::{node_group_arn(environment)}]": "EKS ends the ARN of a node group with an id of "
         "its own; cluster and node group are literal",
         f"AwsSolutions-IAM5[Resource::{place.arn('ec2', 'instance/*')}]": "ids of instances are not known beforehand; "
         "the condition asks for the tags that EKS puts on this node group's",
-        "AwsSolutions-IAM5[Resource::*]": "listing instances and putting metrics take no narrower resource; metrics "
-        "are bound by their namespace",
-    }
+        f"AwsSolutions-IAM5[Resource::{scaling_group_arn(environment)}]": "EKS names the Auto Scaling group of a node "
+        "group; the condition asks for the tags that EKS puts on this node group's",
+        "AwsSolutions-IAM5[Resource::*]": "listings and putting metrics take no narrower resource; metrics are bound "
+        "by their namespace",
+    }  # fmt: skip

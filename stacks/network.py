@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from constructs import Construct
 
-from stacks.endpoints import KUBECTL_SERVICES, SECRET_SERVICES, SERVICES, Endpoints
+from stacks.endpoints import CLOSED_SERVICES, KUBECTL_SERVICES, SECRET_SERVICES, SERVICES, Endpoints
 from stacks.exports import export
 from stacks.flow_logs import FlowLogs
 from stacks.stack import EnvironmentStack
@@ -54,6 +54,7 @@ class NetworkStack(EnvironmentStack):
         vpc = Vpc(self, "Vpc", network=network, name=name)
         services = SERVICES + (KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ())
         services += SECRET_SERVICES if environment.hub.token_secret else ()
+        services += CLOSED_SERVICES if network.nat == "none" else ()
         Endpoints(
             self, "Endpoints", vpc=vpc, cidr=network.cidr, region=environment.region, name=name,
             services=services if network.interface_endpoints else (),

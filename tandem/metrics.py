@@ -365,7 +365,7 @@ PUBLISHERS: dict[str, Publisher] = {
             GUARD,
             "each pass of the reaper, every 5 minutes, and each stop; what could not be seen in a pass is left out of "
             "it",
-            "Tandem/{environment}",
+            "Tandem/Guard/{environment}",
             ((),),
             "guard.json",
             "what tandem.stop sends, 2026-11-21; the test of the sample makes it again",
@@ -540,6 +540,13 @@ WATCHED: dict[tuple[str, str], Watched] = {
             "USD",
             "5 minutes of the instances that were pending or running, at the environment's stated price: take the sum "
             "of the passes; no bill",
+            GUARD,
+        ),
+        Watched(
+            "excess_nodes",
+            "nodes",
+            "nodes above the number that the lease is for, by the larger of the desired size and the instances that "
+            "stay longer than a replacement takes; 0 without a lease, which stops the fleet by itself",
             GUARD,
         ),
         Watched(

@@ -36,6 +36,7 @@ ACTIONS = {
     ("s3", "ListObjectVersions"): "s3:ListBucketVersions",
     ("budgets", "DescribeBudget"): "budgets:ViewBudget",
     ("budgets", "DescribeBudgets"): "budgets:ViewBudget",
+    ("budgets", "DescribeNotificationsForBudget"): "budgets:ViewBudget",
     ("elbv2", "DescribeLoadBalancers"): "elasticloadbalancing:DescribeLoadBalancers",
     ("elbv2", "DescribeTargetGroups"): "elasticloadbalancing:DescribeTargetGroups",
     ("elbv2", "DescribeTags"): "elasticloadbalancing:DescribeTags",

@@ -91,4 +91,5 @@ class Owned:
 
     def speaks(self, texts: Iterable[str]) -> bool:
         """Whether one of a resource's own fields names this environment's namespace, cluster or topic."""
-        return any(self.named(text) or text == f"Tandem/{self.name}" for text in texts)
+        spaces = {f"Tandem/{self.name}", f"Tandem/Guard/{self.name}"}
+        return any(self.named(text) or text in spaces for text in texts)

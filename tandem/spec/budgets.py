@@ -18,6 +18,13 @@ WITHOUT = frozenset({
 })  # fmt: skip
 
 
+# Of `guard.budget_usd`. AWS Budgets sends each notification once in a month, so a fleet that is raised again after a
+# stop is stopped by the next threshold. A budget takes ten notifications (AWS Billing API reference, Notification).
+# Another list needs another `names.budget` (docs/decisions/0018).
+BUDGET_THRESHOLDS_PERCENT = (100, 125, 150, 200, 300)  # of the actual cost; each notifies the stop topic
+FORECAST_THRESHOLD_PERCENT = 100  # of the forecast cost; it notifies people
+
+
 def by_hand(environment: Environment) -> bool:
     """Whether somebody must make the budget, because CloudFormation has none in the region."""
     return environment.region in WITHOUT

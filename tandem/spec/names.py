@@ -127,8 +127,11 @@ def guard_function(environment: Environment, what: Literal["stop", "reap"]) -> s
 
 
 def budget(environment: Environment) -> str:
-    """Return the name of the monthly budget of the fleet."""
-    return f"tandem-{environment.name}"
+    """Return the name of the monthly budget of the fleet.
+
+    Another list of notifications needs another name: CloudFormation makes the new budget before it deletes the old one.
+    """
+    return f"tandem-{environment.name}-monthly"
 
 
 def stop_topic(environment: Environment) -> str:
@@ -257,7 +260,7 @@ def environment_names(environment: Environment) -> Iterator[LimitedName]:
     yield LimitedName(what="EKS node group", value=node_group(environment), limit=63, path="name")
     yield LimitedName(what="CodeBuild project", value=repository(environment, "llmperf"), limit=255, path="name")
     yield LimitedName(what="SNS topic", value=topic(environment), limit=256, path="name")
-    yield LimitedName(what="CloudWatch namespace", value=bench_namespace(environment), limit=255, path="name")
+    yield LimitedName(what="CloudWatch namespace", value=guard_namespace(environment), limit=255, path="name")
     yield LimitedName(what="IAM role", value=scheduler_role(environment), limit=64, path="name")
     yield LimitedName(what="IAM policy", value=people_policy(environment, "engineer"), limit=128, path="name")
     yield LimitedName(what="Lambda function", value=guard_function(environment, "stop"), limit=64, path="name")

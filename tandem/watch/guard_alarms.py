@@ -21,6 +21,7 @@ from tandem.watch.source import Cell
 from tandem.watch.widget import Statistic
 
 TOO_OLD, IDLE_BLOCK, STOP_FAILED = "too-old", "idle-block", "stop-failed"
+EXCESS_NODES = "excess-nodes"
 SILENT, FAULTY, THROTTLED, GIVEN_UP = "guard-silent", "guard-errors", "guard-throttles", "guard-gave-up"
 FLEET_STOPS = "when-the-fleet-must-stop"
 
@@ -35,7 +36,7 @@ _FUNCTIONS: tuple[Literal["stop", "reap"], ...] = ("stop", "reap")
 
 # composite -> the alarms it holds, by their anchor, and what it says
 KINDS: dict[str, tuple[tuple[str, ...], str]] = {
-    "fleet": ((TOO_OLD, STOP_FAILED), "the fleet lives and should not"),
+    "fleet": ((TOO_OLD, EXCESS_NODES, STOP_FAILED), "the fleet lives and should not"),
     "idle": ((IDLE_BLOCK,), "a Capacity Block is paid for and nothing runs"),
     "guard": ((SILENT, FAULTY, THROTTLED, GIVEN_UP), "what stops the fleet does not work"),
 }
@@ -65,6 +66,7 @@ def guard_alarms(environment: Environment) -> Alarms:
 
 def _alarms(environment: Environment) -> Iterator[Alarm]:
     yield _too_old(environment)
+    yield _excess_nodes(environment)
     if environment.capacity.kind == "capacity-block":
         yield _idle_block(environment)
     yield _stop_failed(environment)
@@ -86,6 +88,17 @@ def _too_old(environment: Environment) -> Alarm:
         threshold=hours,
         periods=OLD_PERIODS,
         missing="ignore",  # who cannot see it must not say that it is gone
+    ).alarm(environment)
+
+
+def _excess_nodes(environment: Environment) -> Alarm:
+    return _Look(
+        what=EXCESS_NODES,
+        says=f"The fleet of {environment.name} has more nodes than its lease.",
+        reason="in one pass: `tandem start` never raises more than the lease says, and each node costs by the hour",
+        metric="excess_nodes",
+        threshold=0,
+        periods=1,
     ).alarm(environment)
 
 

@@ -14,6 +14,9 @@ from tandem.spec import names
 from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID, Block, Environment
 from tandem.stop import FENCE_KEY, POINTER_KEY
 
+# in a bucket of others: where fence and leases are, and where releases up to 0.1 kept them
+PREFIXES = ("guard/111122223333/us-east-2/one/", "guard/one/")
+STARTS = tuple(f"arn:aws:s3:::shared/{prefix}" for prefix in PREFIXES)
 HOURS = Block(starts="2026-12-01T11:30:00Z", ends="2026-12-02T11:30:00Z")  # type: ignore[arg-type]  # as YAML has it
 
 
@@ -47,8 +50,7 @@ def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
 
     assert one.bucket == other.bucket
     assert (one.url(FENCE_KEY), one.url(POINTER_KEY)) == (
-        "s3://shared/guard/111122223333/us-east-2/one/stop.json",
-        "s3://shared/guard/111122223333/us-east-2/one/lease.json",
+        f"s3://shared/{PREFIXES[0]}stop.json", f"s3://shared/{PREFIXES[0]}lease.json",
     )  # fmt: skip
     assert one.url(FENCE_KEY) != other.url(FENCE_KEY)
 
@@ -60,12 +62,9 @@ def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str,
     assert guarded(here).prefix != guarded(here.model_copy(update=elsewhere)).prefix
 
 
-def test_a_shared_bucket_has_a_former_place_to_look_at() -> None:
-    assert guarded(in_a_shared_bucket("one")).former_prefix == "guard/one/"
-
-
-def test_a_bucket_of_its_own_has_no_former_place() -> None:
-    assert guarded(SPOT).former_prefix == ""
+def test_the_prefix_of_releases_before_is_known_where_the_bucket_is_of_others_alone() -> None:
+    assert (guarded(in_a_shared_bucket("one")).prefix, guarded(in_a_shared_bucket("one")).former_prefix) == PREFIXES
+    assert (guarded(SPOT).prefix, guarded(SPOT).former_prefix) == ("", "")
 
 
 def test_a_bucket_of_its_own_has_fence_and_lease_at_its_root() -> None:
@@ -76,13 +75,13 @@ def test_a_bucket_of_its_own_has_fence_and_lease_at_its_root() -> None:
 def test_people_have_their_rights_where_the_guard_keeps_its_objects(where: Where) -> None:
     arns = places(in_a_shared_bucket("one"))[where].arns
 
-    assert all(arn.startswith("arn:aws:s3:::shared/guard/one/") for arn in arns)
+    assert all(arn.startswith(STARTS) for arn in arns)
 
 
 def test_the_doctor_reads_where_the_guard_keeps_its_objects() -> None:
     arns = resources(in_a_shared_bucket("one"), "s3:GetObject")
 
-    assert all(arn.startswith("arn:aws:s3:::shared/guard/one/") for arn in arns)
+    assert all(arn.startswith(STARTS) for arn in arns)
 
 
 @pytest.mark.cdk
@@ -92,8 +91,8 @@ def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> 
     said = of_functions(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
     arns = [arn for one in said if {"s3:GetObject", "s3:PutObject"} & set(one["Action"]) for arn in one["Resource"]]
 
-    assert len(arns) == 5
-    assert all(arn.startswith("arn:aws:s3:::shared/guard/one/") for arn in arns)
+    assert len(arns) == 10
+    assert all(arn.startswith(STARTS) for arn in arns)
 
 
 def test_a_blocks_hours_are_those_of_the_file() -> None:

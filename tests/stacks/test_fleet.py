@@ -9,6 +9,8 @@ import pytest
 import yaml
 from assemblies import RESERVATION, Template, Templates, inputs, one, resources
 
+from tandem.stop import CAPACITY_KIND_TAG
+
 pytestmark = pytest.mark.cdk
 
 KINDS = ["capacity-block", "reservation", "spot", "on-demand"]
@@ -34,6 +36,12 @@ def test_no_deploy_starts_a_node(stacks: Templates, variant: str) -> None:
 )
 def test_the_capacity_type_follows_the_kind(stacks: Templates, variant: str, capacity_type: str) -> None:
     assert group(stacks, variant)["CapacityType"] == capacity_type
+
+
+@pytest.mark.parametrize("variant", KINDS)
+def test_the_node_group_carries_its_kind_of_capacity_for_the_guard(stacks: Templates, variant: str) -> None:
+    """Fleet may be deployed with another kind than Guard."""
+    assert group(stacks, variant)["Tags"][CAPACITY_KIND_TAG] == variant
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,14 @@ def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(network: Template) ->
     assert "lambda" in services(network)
 
 
+@pytest.mark.parametrize(("variant", "reached"), [("closed", True), ("native-us-east-2", False)])
+def test_auto_scaling_is_reached_inside_the_vpc_where_nothing_leads_out(
+    stacks: Templates, variant: str, reached: bool
+) -> None:
+    """Each endpoint costs by the hour and zone; where there is a NAT, a start and a stop go through it."""
+    assert ("autoscaling" in services(stacks[f"{variant}-Network"])) == reached
+
+
 def test_interface_endpoints_can_be_switched_off(stacks: Templates) -> None:
     assert services(stacks["nat-per-zone-Network"]) == set()
 

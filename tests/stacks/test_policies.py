@@ -165,7 +165,7 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
 
 
 def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> None:
-    """Lambda's interfaces, registry logins, metrics, and a key's own policy, in which `*` is the key.
+    """Lambda's interfaces, registry logins, the guard's listings, metrics, and a key's own policy: `*` is the key.
 
     Those of people's policies are held against the Service Authorization Reference in test_people_rights.py.
     """
@@ -179,7 +179,7 @@ def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> N
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     }
 
-    assert services <= {"cloudwatch", "ec2", "ecr", "ecr-public", "sts", "kms"}
+    assert services <= {"autoscaling", "cloudwatch", "ec2", "ecr", "ecr-public", "kms", "scheduler", "sts"}
 
 
 def taggable(type_: str) -> bool:

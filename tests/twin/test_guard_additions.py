@@ -59,6 +59,36 @@ def test_rejects_other_notifications_under_the_same_name(endpoint, deploy, name)
     assert name in limits(endpoint)
 
 
+def notification(percent):
+    return {**TOLD, "Notification": {**TOLD["Notification"], "Threshold": percent}}
+
+
+def test_notifications_of_a_budget_are_listed_page_by_page(endpoint, deploy, name):
+    deploy(budget(name, 250, *map(notification, (100, 125, 150, 200, 300))))
+    pages = client(endpoint, "budgets").get_paginator("describe_notifications_for_budget").paginate(
+        AccountId=endpoint.account, BudgetName=name, PaginationConfig={"PageSize": 2}
+    )  # fmt: skip
+
+    assert [[one["Threshold"] for one in page["Notifications"]] for page in pages] == [[100, 125], [150, 200], [300]]
+
+
+@pytest.mark.parametrize(("more", "code"), [
+    ({"MaxResults": 101}, "InvalidParameterException"), ({"NextToken": "other"}, "InvalidNextTokenException"),
+    ({"NextToken": "1"}, "InvalidNextTokenException"),
+])  # fmt: skip
+def test_rejects_a_listing_of_notifications_out_of_bounds(endpoint, deploy, refusal, name, more, code):
+    deploy(budget(name))
+    listing = client(endpoint, "budgets").describe_notifications_for_budget
+
+    assert refusal(listing, AccountId=endpoint.account, BudgetName=name, **more) == code
+
+
+def test_a_budget_takes_no_eleventh_notification(deploy, name):
+    stack = deploy(budget(name, 250, *map(notification, range(10, 121, 10))))
+
+    assert any("at most 10 notifications" in reason for reason in stack.reasons)
+
+
 def test_a_budget_of_another_name_takes_the_place_of_the_first(endpoint, deploy, name):
     stack = deploy(budget(name))
     deploy(budget(f"{name}-other"), stack.name, update=True)

@@ -372,6 +372,149 @@ def test_a_size_set_at_the_auto_scaling_group_holds_for_the_node_group(group):
     assert fleet.described()["scalingConfig"]["desiredSize"] == 1
 
 
+def held(fleet, *processes):
+    fleet.scaling.suspend_processes(AutoScalingGroupName=fleet.group_name(), ScalingProcesses=list(processes))
+
+
+def described(fleet):
+    [listed] = fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[fleet.group_name()])[
+        "AutoScalingGroups"
+    ]
+    return listed
+
+
+def test_the_auto_scaling_group_carries_the_tags_of_eks(group):
+    fleet = group()
+    named = {tag["Key"]: tag["Value"] for tag in described(fleet)["Tags"]}
+
+    assert (named["eks:cluster-name"], named["eks:nodegroup-name"]) == (fleet.name, "fleet")
+
+
+def test_no_instance_starts_while_launches_are_suspended_whatever_eks_wants(group):
+    fleet = group()
+    held(fleet, "Launch")
+    update = fleet.scale(2)
+    time.sleep(0.3)
+
+    assert (fleet.states(), described(fleet)["DesiredCapacity"], fleet.update(update)) == ([], 2, "InProgress")
+
+
+def test_a_terminated_instance_is_not_replaced_while_launches_are_suspended(group):
+    fleet = group()
+    fleet.raised(2)
+    held(fleet, "Launch")
+    [first, second] = [one["InstanceId"] for one in fleet.instances()]
+    fleet.ec2.terminate_instances(InstanceIds=[first])
+
+    assert until(fleet.states, ["running"]) == ["running"]
+    assert [one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"] == [second]
+
+
+def test_resumed_launches_bring_what_is_wanted(group):
+    fleet = group()
+    held(fleet, "Launch")
+    fleet.scale(1)
+    fleet.scaling.resume_processes(AutoScalingGroupName=fleet.group_name(), ScalingProcesses=["Launch"])
+
+    assert until(fleet.states, ["running"]) == ["running"]
+    assert described(fleet)["SuspendedProcesses"] == []
+
+
+def test_a_surplus_stays_while_terminations_are_suspended(group):
+    fleet = group()
+    fleet.raised(1)
+    held(fleet, "Terminate")
+    fleet.scale(0)
+    time.sleep(0.3)
+
+    assert fleet.states() == ["running"]
+
+
+def test_suspended_processes_are_listed_until_they_are_resumed(group):
+    fleet = group()
+    held(fleet, "Launch", "AZRebalance")
+    held(fleet, "Launch")
+    before = {one["ProcessName"] for one in described(fleet)["SuspendedProcesses"]}
+    fleet.scaling.resume_processes(AutoScalingGroupName=fleet.group_name())
+
+    assert (before, described(fleet)["SuspendedProcesses"]) == ({"Launch", "AZRebalance"}, [])
+
+
+def test_a_suspension_without_names_is_of_every_process(group):
+    fleet = group()
+    held(fleet)
+
+    assert {"Launch", "Terminate", "HealthCheck"} <= {
+        one["ProcessName"] for one in described(fleet)["SuspendedProcesses"]
+    }
+
+
+def test_an_auto_scaling_group_at_0_ends_its_instances_while_eks_refuses(endpoint, group):
+    fleet = group()
+    fleet.raised(2)
+    endpoint.fleet(replace(QUICK, refuses_update=True))
+    fleet.scaling.update_auto_scaling_group(
+        AutoScalingGroupName=fleet.group_name(), MinSize=0, DesiredCapacity=0
+    )  # fmt: skip
+
+    assert until(fleet.states, []) == []
+    assert fleet.described()["scalingConfig"]["desiredSize"] == 0
+
+
+def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, group):
+    fleet = group()
+    fleet.raised(1)
+    endpoint.fleet(replace(QUICK, ignores_request=True))
+    fleet.scale(0)
+
+    def ended():
+        alive = [one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"]
+        fleet.ec2.terminate_instances(InstanceIds=alive)
+        time.sleep(0.2)
+        return until(fleet.states, ["running"])
+
+    refilled = [ended(), ended()]
+    held(fleet, "Launch")
+    fleet.scaling.update_auto_scaling_group(
+        AutoScalingGroupName=fleet.group_name(), MinSize=0, DesiredCapacity=0
+    )  # fmt: skip
+
+    assert refilled == [["running"], ["running"]]
+    assert until(fleet.states, []) == []
+    time.sleep(0.3)
+    assert fleet.states() == []
+
+
+@pytest.mark.parametrize("sizes", [{"DesiredCapacity": 3}, {"MinSize": 3}, {"MaxSize": 1, "DesiredCapacity": 2}])
+def test_rejects_sizes_of_the_auto_scaling_group_out_of_order(group, refusal, sizes):
+    fleet = group()
+
+    code = refusal(fleet.scaling.update_auto_scaling_group, AutoScalingGroupName=fleet.group_name(), **sizes)
+
+    assert (code, fleet.states()) == ("ValidationError", [])
+
+
+def test_the_desired_capacity_follows_a_bound_that_it_breaks(group):
+    fleet = group()
+    name = fleet.group_name()
+    fleet.scaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=1)
+    raised = until(fleet.states, ["running"])
+    fleet.scaling.update_auto_scaling_group(AutoScalingGroupName=name, MinSize=0, MaxSize=0)
+
+    assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (["running"], [], 0)
+
+
+@pytest.mark.parametrize("call", ["suspend_processes", "resume_processes"])
+@pytest.mark.parametrize("process", ["Launch", "Sleep"])
+def test_rejects_processes_of_no_group_and_unknown_ones(group, refusal, call, process):
+    fleet = group()
+    name = "none" if process == "Launch" else fleet.group_name()
+
+    code = refusal(getattr(fleet.scaling, call), AutoScalingGroupName=name, ScalingProcesses=[process])
+
+    assert code == "ValidationError"
+
+
 def test_an_instance_terminated_by_id_is_shutting_down_first(endpoint, group):
     fleet = group()
     fleet.raised(1)

@@ -79,7 +79,7 @@ def test_a_case_worked_by_hand() -> None:
             "metrics of Container Insights": 204 + (8 + 7 + 2 * 16) * share,
             "metrics of the servers": 2 * 8 * share,
             "metrics of the log-filter": 1,
-            "metrics of the guard": 5,
+            "metrics of the guard": 6,
             "dashboards": 0,  # three small ones, and three are free
             "alarms": amounts(found)["alarms"],
             "composite alarms": amounts(found)["composite alarms"],

@@ -114,6 +114,25 @@ def test_a_fleet_that_is_too_old_stays_in_alarm_while_nobody_can_see_it():
     assert states(alarm, store, START, START + MINUTE * 120)[START + MINUTE * 120] == "ALARM"
 
 
+def test_more_nodes_than_the_lease_is_for_fire_in_one_pass():
+    assert fired(of("excess-nodes"), 0, 1, 0, 0) == [10]
+    assert fired(of("excess-nodes"), *[0] * 12) == []
+    assert fired(of("excess-nodes"), 0, more=20) == []
+
+
+def test_a_fleet_that_is_too_large_tells_people_by_the_composite_of_the_fleet():
+    (fleet,) = [composite for composite in FOUND.composites if composite.name == f"{HOME}-notify-fleet"]
+
+    assert f"{HOME}-excess-nodes" in fleet.alarms
+    assert of("excess-nodes").says == f"The fleet of {HOME} has more nodes than its lease."
+
+
+def test_the_alarms_of_the_fleet_read_the_guards_own_namespace():
+    own = {"too-old", "excess-nodes", "idle-block", "stop-failed", "guard-silent"}
+
+    assert {line(of(name)).namespace for name in own} == {f"Tandem/Guard/{HOME}"}
+
+
 def test_a_paid_block_that_lies_idle_in_every_pass_fires_after_the_idle_minutes():
     minutes = ENVIRONMENT.guard.idle_minutes
     passes = -(-minutes // PASS)

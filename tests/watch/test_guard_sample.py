@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -30,15 +31,15 @@ def sent() -> list[dict[str, Any]]:
             Bucket="tandem-home", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
         )
         clients = Clients(
-            **{name: endpoint.client(name) for name in ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler")}
+            **{service.name: endpoint.client(service.name) for service in fields(Clients) if service.name != "wall_s"}
         )
         clients.cloudwatch.meta.events.register(
             "provide-client-params.cloudwatch.PutMetricData", lambda params, **_: asked.append(params)
         )
         guarded = Guarded(
             environment="home", account="666677778888", region="us-east-2", cluster="tandem-home",
-            node_group="home-trn2", bucket="tandem-home", namespace="Tandem/home", max_hours=8, idle_minutes=30,
-            usd_per_hour=36, capacity_kind="on-demand",
+            node_group="home-trn2", bucket="tandem-home", namespace="Tandem/Guard/home", nodes=1, max_hours=8,
+            idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand",
         )  # fmt: skip
         reap(clients, guarded, datetime.now(UTC))
     return asked

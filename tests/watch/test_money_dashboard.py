@@ -148,7 +148,7 @@ def looked(metric: str, *values: float) -> Series:
     """One value a pass."""
     series = Series()
     for at, value in enumerate(values):
-        series.add(Key.of(f"Tandem/{ENVIRONMENT}", metric, ()), START_S + 300 * at, {value: 1})
+        series.add(Key.of(f"Tandem/Guard/{ENVIRONMENT}", metric, ()), START_S + 300 * at, {value: 1})
     return series
 
 

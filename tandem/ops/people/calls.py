@@ -18,17 +18,23 @@ LOOK = (("s3", "GetObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInst
 STOP = (
     *WHO, *LOOK, ("eks", "DescribeCluster"), ("s3", "PutObject"), ("eks", "UpdateNodegroupConfig"),
     ("ec2", "TerminateInstances"), ("cloudwatch", "PutMetricData"), ("sns", "Publish"),
-    ("cloudwatch", "GetMetricStatistics"),
+    ("cloudwatch", "GetMetricStatistics"), ("autoscaling", "DescribeAutoScalingGroups"),
+    ("autoscaling", "SuspendProcesses"), ("autoscaling", "UpdateAutoScalingGroup"), ("scheduler", "ListSchedules"),
 )  # fmt: skip
 # for whoever may not size a node group: IAM knows one action for every size, the function knows 0 alone
 STOP_BY_FUNCTION = (
     *WHO, *LOOK, ("eks", "DescribeCluster"), ("lambda", "Invoke"), ("cloudwatch", "GetMetricStatistics"),
 )  # fmt: skip
-CLEAR = (*WHO, *LOOK, ("s3", "PutObject"))
+CLEAR = (*WHO, *LOOK, ("s3", "PutObject"), ("scheduler", "DeleteSchedule"))
+END = (*WHO, *LOOK, ("s3", "PutObject"), ("eks", "UpdateNodegroupConfig"), ("scheduler", "DeleteSchedule"))
+RELABEL = (*WHO, *LOOK, ("s3", "PutObject"), ("eks", "UpdateNodegroupConfig"))
 START = (
     *WHO, *LOOK, ("ec2", "DescribeCapacityReservations"), ("cloudwatch", "GetMetricStatistics"),
-    ("budgets", "DescribeBudget"), ("s3", "PutObject"), ("scheduler", "CreateSchedule"), ("scheduler", "GetSchedule"),
-    ("scheduler", "ListSchedules"), ("scheduler", "DeleteSchedule"), ("eks", "UpdateNodegroupConfig"),
+    ("budgets", "DescribeBudget"), ("budgets", "DescribeNotificationsForBudget"),
+    ("lambda", "GetFunctionConfiguration"), ("s3", "PutObject"), ("scheduler", "CreateSchedule"),
+    ("scheduler", "GetSchedule"), ("scheduler", "ListSchedules"), ("scheduler", "DeleteSchedule"),
+    ("eks", "UpdateNodegroupConfig"), ("autoscaling", "DescribeAutoScalingGroups"),
+    ("autoscaling", "ResumeProcesses"), ("sns", "Publish"),
 )  # fmt: skip
 DESTROY = (
     *WHO, *LOOK,
@@ -74,7 +80,9 @@ COMMANDS: dict[str, Calls] = {
     "artifacts adopt": ADOPT,
     "bench publish": PUBLISH,
     "stop": STOP,
+    "stop --end": END,
     "stop --clear": CLEAR,
+    "relabel": RELABEL,
     "start": START,
     "doctor --prove-stop": tuple((call.service, call.operation) for call in PROOF_CALLS),
     "artifacts collect": COLLECT,

@@ -39,7 +39,7 @@ what IAM takes. The pipeline has one alone.
 |---|---|---|
 | viewer | viewer | look: `status`, `doctor`, dashboards; and stop |
 | engineer | viewer, engineer | read models and artifacts, adopt artifacts, publish results and metrics, read logs |
-| operator | viewer, engineer, operator | `start`, `stop`, `stop --clear`, `destroy` what is not protected |
+| operator | viewer, engineer, operator | `start`, `relabel`, every `stop`, `destroy` what is not protected |
 | admin | all four | `destroy` what is protected; prove the one-shot stop; delete artifacts; mend what Guard owns |
 | pipeline | pipeline | `cdk deploy` and `cdk diff` by the bootstrap's roles, and `doctor` before it |
 
@@ -69,9 +69,9 @@ the environment down has his rights from them: `tandem destroy` lists them as wh
 `aws iam delete-policy --policy-arn ARN`. Before the same name is deployed again they must be gone, or
 `npx cdk deploy ... --import-existing-resources` adopt them (unproven).
 
-A policy has at most {most} characters without white space; a longer one, of many principals in `cluster.access`, is
-refused at synthesis. Stacks that were deployed before they carried tags, a hub's secret under a key of its own, and
-mirrors in another account take rights of their own.
+A policy has at most {most} characters without white space; a longer one, of many principals in `cluster.access` or of
+long names, is refused at synthesis. Stacks that were deployed before they carried tags, a hub's secret under a key of
+its own, and mirrors in another account take rights of their own.
 """
 
 
@@ -133,7 +133,9 @@ Every call of these commands, as the programs say them and as the local AWS endp
 documents both ways: allowed to whom it is meant for, denied to whom it is not, and no action without a call or a
 written reason. At that endpoint, where policies bind, a viewer's `start` and an engineer's `destroy` are denied, and an
 engineer's `stop` goes through the function. AWS itself was not asked: unproven are the alias of the topic's key as a
-condition, and that CloudFormation adopts a managed policy.
+condition; that CloudFormation adopts a managed policy; and that IAM tells a node group's Auto Scaling group by the tags
+that EKS puts on it. The Service Authorization Reference has `aws:ResourceTag/${TagKey}` for Auto Scaling groups, and
+mondoohq/mql#3681 shows `eks:cluster-name` and `eks:nodegroup-name` on that of a managed node group.
 """
 
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from tandem.ops.destroy.stacks import ORDER, STAYS
 from tandem.ops.doctor.calls import resources
-from tandem.ops.guarded import partition_of, prefix_of
+from tandem.ops.guarded import former_prefix_of, partition_of, prefix_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.stop import CLUSTER_TAG, FENCE_KEY, NODE_GROUP_TAG, POINTER_KEY, heartbeat_key, lease_key
@@ -28,7 +28,8 @@ _ECR = re.compile(r"^\d{12}\.dkr\.ecr\.([a-z0-9-]+)\.amazonaws\.com")
 
 Where = Literal[
     "everywhere", "the world", "mirrors", "own metrics", "cluster", "node group", "node groups", "updates",
-    "accelerators", "CNI's interfaces", "EKS's groups", "in-tree groups", "topic", "topic's key", "stop function",
+    "accelerators", "Auto Scaling groups", "CNI's interfaces", "EKS's groups", "in-tree groups", "topic",
+    "topic's key", "stop function",
     "functions", "logs", "guard's rules", "dead letters", "schedules", "scheduler role", "budgets", "all budgets",
     "alarms", "dashboards", "bucket", "buckets", "guard's objects", "fence", "leases", "models and artifacts",
     "artifacts", "models", "results", "images", "repositories", "principals", "users", "boundary", "secret",
@@ -83,6 +84,11 @@ def _wide(environment: Environment) -> dict[Where, Place]:
 def _eks(environment: Environment) -> dict[Where, Place]:
     cluster, group = names.cluster(environment), names.node_group(environment)
 
+    # EKS puts these on the instances and on the Auto Scaling group of a node group
+    tagged = {"StringEquals": {
+        f"aws:ResourceTag/{CLUSTER_TAG}": cluster, f"aws:ResourceTag/{NODE_GROUP_TAG}": group,
+    }}  # fmt: skip
+
     def of(resource: str, tag: str, value: str) -> Place:
         condition = {"StringEquals": {f"aws:ResourceTag/{tag}": value}}
         return Place(arns=(arn(environment, "ec2", f"{resource}/*"),), condition=condition)
@@ -92,9 +98,10 @@ def _eks(environment: Environment) -> dict[Where, Place]:
         "node group": Place(arns=(arn(environment, "eks", f"nodegroup/{cluster}/{group}/*"),)),
         "updates": Place(arns=resources(environment, "eks:ListUpdates")),
         "node groups": Place(arns=(arn(environment, "eks", f"nodegroup/{cluster}/*/*"),)),
-        "accelerators": Place(arns=(arn(environment, "ec2", "instance/*"),), condition={"StringEquals": {
-            f"aws:ResourceTag/{CLUSTER_TAG}": cluster, f"aws:ResourceTag/{NODE_GROUP_TAG}": group,
-        }}),
+        "accelerators": Place(arns=(arn(environment, "ec2", "instance/*"),), condition=tagged),
+        "Auto Scaling groups": Place(
+            arns=(arn(environment, "autoscaling", "autoScalingGroup:*:autoScalingGroupName/*"),), condition=tagged
+        ),
         "CNI's interfaces": of("network-interface", CNI_TAG, cluster),
         "EKS's groups": of("security-group", EKS_TAG, cluster),
         "in-tree groups": of("security-group", f"{IN_TREE_TAG}{cluster}", "owned"),
@@ -146,15 +153,20 @@ def _kept(environment: Environment) -> dict[Where, Place]:
     def objects(*keys: str, prefix: str = "") -> Place:
         return Place(arns=tuple(f"{bucket}/{prefix}{key}" for key in keys))
 
-    guards = prefix_of(environment)
+    former = former_prefix_of(environment)  # empty where fence and leases have always been where they are
+    prefixes = (prefix_of(environment), former) if former else (prefix_of(environment),)
+
+    def guards(*keys: str) -> Place:
+        return Place(arns=tuple(arn for prefix in prefixes for arn in objects(*keys, prefix=prefix).arns))
+
+    # what an earlier release wrote is ended where it stands; pointer and lease in one ARN, for the length of the policy
+    former_leases = objects(f"*{POINTER_KEY}", prefix=former).arns if former else ()
     return {
         "bucket": Place(arns=(bucket,)),
         "buckets": Place(arns=resources(environment, "s3:ListBucket")),
-        "guard's objects": objects(
-            FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"), prefix=guards,
-        ),
-        "fence": objects(FENCE_KEY, prefix=guards),
-        "leases": objects(POINTER_KEY, lease_key("*"), prefix=guards),
+        "guard's objects": guards(FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*")),
+        "fence": guards(FENCE_KEY),
+        "leases": Place(arns=(*objects(POINTER_KEY, lease_key("*"), prefix=prefixes[0]).arns, *former_leases)),
         "models and artifacts": objects("models/*", "artifacts/*"),
         "artifacts": objects("artifacts/*"),
         "models": objects("models/*"),

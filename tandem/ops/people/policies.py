@@ -1,5 +1,7 @@
 """The IAM policy of each kind, as one document: rights on the same place stand in one statement.
 
+Places with the same actions and the same condition share a statement too.
+
 Invariant: the same environment gives the same documents; no action is a wildcard.
 """
 
@@ -28,15 +30,16 @@ def size(document: dict[str, Any]) -> int:
 
 
 def _statements(environment: Environment, kind: PeopleKind) -> Iterator[dict[str, Any]]:
-    on: dict[Where, list[str]] = {}
+    actions: dict[Where, set[str]] = {}
     for right in rights(kind):
-        on.setdefault(right.on, []).extend(right.actions)
+        actions.setdefault(right.on, set()).update(right.actions)
     known = places(environment)
-    for where, actions in on.items():
-        place = known[where]
-        if place.arns:
-            condition = {"Condition": {key: dict(value) for key, value in place.condition.items()}}
-            yield {
-                "Effect": "Allow", "Action": sorted(actions), "Resource": list(place.arns),
-                **(condition if place.condition else {}),
-            }  # fmt: skip
+    merged: dict[str, dict[str, Any]] = {}
+    for where, names in actions.items():
+        condition = {key: dict(value) for key, value in known[where].condition.items()}
+        statement = {"Effect": "Allow", "Action": sorted(names), "Resource": []}
+        same = merged.setdefault(json.dumps([statement, condition]), statement)
+        same["Resource"] += known[where].arns
+        if condition:
+            same["Condition"] = condition
+    yield from (statement for statement in merged.values() if statement["Resource"])

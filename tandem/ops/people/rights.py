@@ -33,7 +33,9 @@ class Right:
 
 
 _SEES: tuple[PeopleKind, ...] = ("viewer", PIPELINE)
-_LOOK = ("status", "doctor", "stop by the function", "stop", "stop --clear", "start", "destroy")
+_LOOK = (
+    "status", "doctor", "stop by the function", "stop", "stop --end", "stop --clear", "start", "relabel", "destroy",
+)  # fmt: skip
 _STORE = ("artifacts list and explain", "artifacts adopt", "artifacts collect")
 
 RIGHTS = (
@@ -66,6 +68,10 @@ RIGHTS = (
           needs=("status", "start", "stop by the function", "stop", "destroy")),
     Right(kinds=("viewer",), on="schedules", needs=("status", "start", "doctor --prove-stop"),
           actions=("scheduler:GetSchedule",)),
+    Right(kinds=("viewer",), on="everywhere", needs=("start", "stop", "destroy"), actions=(
+        "autoscaling:DescribeAutoScalingGroups", "scheduler:ListSchedules",
+    )),
+    Right(kinds=("viewer",), on="functions", needs=("start",), actions=("lambda:GetFunctionConfiguration",)),
     Right(kinds=("viewer",), on="dashboards", actions=("cloudwatch:GetDashboard",),
           why="opens the dashboards in the console: docs/watch.md"),
     Right(kinds=("viewer",), on="everywhere", needs=("bench publish", "destroy"),
@@ -89,22 +95,26 @@ RIGHTS = (
     Right(kinds=("engineer",), on="logs", actions=("logs:FilterLogEvents",),
           why="reads what servers and both functions said: docs/runbook.md"),
     Right(kinds=("engineer",), on="functions", actions=(
-        "lambda:GetFunctionConcurrency", "lambda:GetFunctionConfiguration", "lambda:InvokeFunction",
+        "lambda:GetFunctionConcurrency", "lambda:InvokeFunction",
     ), why="sees whether the reaper can run, and makes it look now: docs/runbook.md"),
 
     # operator
     Right(kinds=("operator",), on="fence", needs=("stop", "stop --clear"), actions=("s3:PutObject",)),
-    Right(kinds=("operator",), on="leases", needs=("start", "stop --clear"), actions=("s3:PutObject",)),
-    Right(kinds=("operator",), on="node group", needs=("start", "stop"), actions=("eks:UpdateNodegroupConfig",)),
+    Right(kinds=("operator",), on="leases", needs=("start", "stop --end", "stop --clear", "relabel"),
+          actions=("s3:PutObject",)),
+    Right(kinds=("operator",), on="node group", needs=("start", "stop", "stop --end", "relabel"),
+          actions=("eks:UpdateNodegroupConfig",)),
     Right(kinds=("operator",), on="accelerators", needs=("stop",), actions=("ec2:TerminateInstances",)),
-    Right(kinds=("operator",), on="topic", needs=("stop",), actions=("sns:Publish",)),
+    # a stop suspends launches where EKS does not follow, a start resumes them
+    Right(kinds=("operator",), on="Auto Scaling groups", needs=("start", "stop"), actions=(
+        "autoscaling:ResumeProcesses", "autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup",
+    )),
+    Right(kinds=("operator",), on="topic", needs=("start", "stop"), actions=("sns:Publish",)),
     Right(kinds=("operator",), on="topic's key", actions=("kms:Decrypt", "kms:GenerateDataKey"),
           why="what SNS asks of whoever publishes to an encrypted topic (SNS developer guide, key management), and SQS "
-          "of whoever reads from an encrypted queue: stop, doctor --prove-stop"),
-    Right(kinds=("operator",), on="schedules", needs=("start", "doctor --prove-stop"), actions=(
-        "scheduler:CreateSchedule", "scheduler:DeleteSchedule",
-    )),
-    Right(kinds=("operator",), on="everywhere", needs=("start", "destroy"), actions=("scheduler:ListSchedules",)),
+          "of whoever reads from an encrypted queue: start, stop, doctor --prove-stop"),
+    Right(kinds=("operator",), on="schedules", needs=("start", "stop --end", "stop --clear", "doctor --prove-stop"),
+          actions=("scheduler:CreateSchedule", "scheduler:DeleteSchedule")),
     Right(kinds=("operator",), on="scheduler role", actions=("iam:PassRole",),
           why="what Scheduler asks of whoever makes a schedule with a role: start, doctor --prove-stop"),
     Right(kinds=("operator",), on="going stacks", needs=("destroy",), actions=("cloudformation:DeleteStack",)),
@@ -202,6 +212,7 @@ REASONS: dict[Where, str] = {
     "node groups": "names and ids of another tool's node groups are not known; they are only read, to be left alone",
     "updates": _IDS,
     "accelerators": _TAGGED,
+    "Auto Scaling groups": _TAGGED,
     "CNI's interfaces": _TAGGED,
     "EKS's groups": _TAGGED,
     "in-tree groups": _TAGGED,

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 
+import pytest
 from botocore import xform_name
 from guard_world import GUARDED, LABEL, World
 
+from tandem.fence import WorldError
+from tandem.guard.normal_end import end_lease
+from tandem.guard.relabel import relabel_nodes
 from tandem.ops.leftovers_ec2 import KINDS
-from tandem.ops.people.calls import ADOPT, CLEAR, COLLECT, COMMANDS, DESTROY, LIFT, LOOK, START, STOP, WHO, Calls
+from tandem.ops.people.calls import (
+    ADOPT,
+    CLEAR,
+    COLLECT,
+    COMMANDS,
+    DESTROY,
+    END,
+    LIFT,
+    LOOK,
+    RELABEL,
+    START,
+    STOP,
+    WHO,
+    Calls,
+)  # fmt: skip
 from tandem.ops.people.doc import ROOT
 from tandem.publish.services import CALLS as PUBLISHED
 from tandem.start import raise_fleet
@@ -18,6 +37,7 @@ from tandem.stop import release, stop
 
 BY_COMMAND = {  # what the commands themselves ask beside tandem.start and tandem.stop
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
+              ("budgets", "DescribeNotificationsForBudget"), ("lambda", "GetFunctionConfiguration"),
               ("ec2", "DescribeCapacityReservations")},
     "stop": {("eks", "DescribeCluster"), ("cloudwatch", "GetMetricStatistics")},
 }  # fmt: skip
@@ -28,35 +48,76 @@ def spelt(calls: Iterable[tuple[str, str]]) -> set[str]:
     return {f"{service}.{xform_name(operation)}" for service, operation in calls}
 
 
-def raised(world: World) -> None:
+def raised(world: World, unarmed: Sequence[str] = ()) -> None:
     raise_fleet(world.clients, GUARDED, run="r1", hours=2.0, experiment="first", nodes=1, label=LABEL, who="anna",
-                beats=True, now=world.now)  # fmt: skip
+                beats=True, now=world.now, unarmed=unarmed)  # fmt: skip
 
 
 def own(calls: Calls, command: str = "") -> set[str]:
     return spelt(set(calls) - set(WHO) - BY_COMMAND.get(command, set()))
 
 
-def test_a_start_makes_the_calls_of_its_table() -> None:
-    world = World()
-    world.schedules["stop-r0"] = {"Name": "stop-r0", "GroupName": GUARDED.schedule_group}  # of an ended run
+def test_starts_make_the_calls_of_their_table() -> None:
+    """One with a path that is not armed, one after a stop that held the Auto Scaling group, one that gives up."""
+    calls: set[str] = set()
+    for refusal in ("", "AccessDeniedException"):
+        world = World(ignores=True)
+        world.scaling = {"MinSize": 0, "DesiredCapacity": 1}
+        stopped(world, passes=2)
+        world.ignores = False
+        world.advance(30)
+        release(world.clients, GUARDED, who="anna", now=world.now)
+        world.calls.clear()
+        world.refuses = {"autoscaling.resume_processes": [refusal]}
+        with nullcontext() if not refusal else pytest.raises(WorldError):
+            raised(world, unarmed=("budget",))
+        calls |= set(world.calls)
 
-    raised(world)
+    assert calls == own(START, "start")
 
-    assert set(world.calls) == own(START, "start")
+
+def stopped(world: World, passes: int) -> None:
+    for _ in range(passes):
+        stop(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
+        world.advance(GUARDED.grace_minutes + 5)
 
 
 def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
-    world = World(keeps=True)
+    world = World()
+    raised(world)
+    world.advance(5)
+    world.ignores = True
+    world.calls.clear()
+
+    stopped(world, passes=3)
+
+    assert set(world.calls) == own(STOP, "stop")
+
+
+def test_a_normal_end_makes_the_calls_of_its_table() -> None:
+    world = World()
     raised(world)
     world.advance(5)
     world.calls.clear()
 
-    for _ in range(2):
-        stop(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
-        world.advance(GUARDED.grace_minutes + 5)
+    end_lease(world.clients, GUARDED, run="r1", clock=lambda: world.now,
+              rest=lambda pause: world.advance(pause / timedelta(minutes=1)))  # fmt: skip
 
-    assert set(world.calls) == own(STOP, "stop")
+    assert set(world.calls) == own(END)
+
+
+def test_new_labels_make_the_calls_of_their_table() -> None:
+    world = World()
+    raised(world)
+    world.advance(5)
+    world.calls.clear()
+    clients = world.clients
+    update = clients.eks.update_nodegroup_config
+    clients.eks.update_nodegroup_config = lambda **change: update(**{"scalingConfig": {}, **change})
+
+    relabel_nodes(clients, GUARDED, run="r1", label={"raise.tandem/other": "first"}, now=world.now)
+
+    assert set(world.calls) == own(RELABEL)
 
 
 def test_a_clear_makes_the_calls_of_its_table() -> None:

@@ -27,7 +27,9 @@ WHO_MAY = {
     "artifacts adopt": ALL - {"viewer"},
     "bench publish": ALL - {"viewer"},
     "stop": {"operator", "admin"},
+    "stop --end": {"operator", "admin"},
     "stop --clear": {"operator", "admin"},
+    "relabel": {"operator", "admin"},
     "start": {"operator", "admin"},
     "doctor --prove-stop": {"admin"},
     "artifacts collect": {"admin"},
@@ -37,6 +39,9 @@ WHO_MAY = {
 # what each of these does and a kind that may not must never get at, in one row: action and the place
 CHANGES = [
     ("start", "eks:UpdateNodegroupConfig", "node group"), ("start", "scheduler:CreateSchedule", "schedules"),
+    ("start", "autoscaling:ResumeProcesses", "Auto Scaling groups"),
+    ("stop", "autoscaling:UpdateAutoScalingGroup", "Auto Scaling groups"),
+    ("stop --end", "scheduler:DeleteSchedule", "schedules"),
     ("start", "s3:PutObject", "leases"), ("stop --clear", "s3:PutObject", "fence"),
     ("destroy", "cloudformation:DeleteStack", "going stacks"), ("destroy", "ec2:DeleteSecurityGroup", "EKS's groups"),
     ("destroy what is protected", "cloudformation:UpdateTerminationProtection", "going stacks"),
@@ -123,6 +128,14 @@ def test_only_the_schedulers_role_is_passed_and_only_to_scheduler(
     found = {kind: allows(documents(example, kind), "iam:PassRole", arn, {"iam:PassedToService": service})
              for kind in PEOPLE}  # fmt: skip
     assert found == {kind: may_pass and kind in {"operator", "admin"} for kind in PEOPLE}
+
+
+@pytest.mark.parametrize("space", ["Tandem/Guard/post-us-east-2", "Tandem/post-us-east-2-too", "Tandem/Guard"])
+def test_nobody_puts_metrics_elsewhere_than_the_bench(example: Environment, space: str) -> None:
+    """Whoever may put `instances_alive` into the guard's namespace can feign a reaper that lives."""
+    for kind in PEOPLE:
+        held = documents(example, kind)
+        assert not allows(held, "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
 
 
 def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str, Any]]]:
@@ -215,6 +228,29 @@ def test_the_longest_name_in_the_longest_region_still_fits(full: Environment, ki
     longest = full.model_copy(update={"name": "a" * 38, "region": "ap-southeast-4"})
 
     assert size(policy(longest, kind)) <= MOST_CHARACTERS
+
+
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_in_a_bucket_of_others_with_the_longest_name_a_long_environment_still_fits(
+    full: Environment, kind: PeopleKind
+) -> None:
+    """Fence and pointer of releases before this one lie below another prefix there, and take rights of their own."""
+    bucket = full.artifacts.model_copy(update={"existing_bucket": "b" * 63})
+    longest = full.model_copy(update={"name": "a" * 28, "region": "ap-southeast-4", "artifacts": bucket})
+
+    assert size(policy(longest, kind)) <= MOST_CHARACTERS
+
+
+def test_an_operator_fences_and_ends_what_lies_where_releases_before_kept_it(full: Environment) -> None:
+    bucket = full.artifacts.model_copy(update={"existing_bucket": "theirs"})
+    held = documents(full.model_copy(update={"artifacts": bucket}), "operator")
+    former = f"arn:aws:s3:::theirs/guard/{full.name}"
+
+    assert allows(held, "s3:PutObject", f"{former}/stop.json", {})
+    assert allows(held, "s3:PutObject", f"{former}/lease.json", {})
+    assert allows(held, "s3:PutObject", f"{former}/runs/r1/lease.json", {})
+    assert not allows(held, "s3:PutObject", f"{former}/runs/r1/heartbeat.json", {})
+    assert allows(held, "s3:GetObject", f"{former}/runs/r1/lease.json", {})
 
 
 def test_the_committed_page_is_what_the_rights_say() -> None:

@@ -30,6 +30,7 @@ from . import (
     s3_parts,
     s3_refusals,
     s3_store,
+    scaling_groups,
     scheduler_role,
     schedules,
     topics,
@@ -38,7 +39,7 @@ from . import (
 
 MODULES = (
     adoption, network, launch_template, bucket, s3_refusals, s3_parts, s3_store, functions, fleet_knobs,
-    fleet_instances, node_groups, eks_api, node_group_api, permissions, eks_types, scheduler_role,
+    fleet_instances, node_groups, scaling_groups, eks_api, node_group_api, permissions, eks_types, scheduler_role,
     universal_targets, event_rules, schedules, registry, builds, budgets, alarms, dashboards, topics, namespaces,
     recorded,
 )  # fmt: skip

@@ -15,7 +15,7 @@ import time
 from ministack.core.responses import new_uuid, set_request_account_id, set_request_region
 from ministack.services import autoscaling, ec2, eks
 
-from . import fleet_instances, fleet_knobs
+from . import fleet_instances, fleet_knobs, scaling_groups
 from .fleet_instances import ALIVE, state
 
 NEEDS = {
@@ -148,14 +148,19 @@ def _step(group, nodegroup):
     deleting = nodegroup["status"] == "DELETING"
     wanted = 0 if deleting else group["DesiredCapacity"]
     alive = _alive(group)
-    surplus = [] if knobs.keeps_surplus else alive[: max(len(alive) - wanted, 0)]
+    keeps = knobs.keeps_surplus or scaling_groups.is_suspended(group, scaling_groups.TERMINATE)
+    surplus = [] if keeps else alive[: max(len(alive) - wanted, 0)]
     broken = [one for one in members if state(one) in ("stopping", "stopped")]  # fails a health check, so is replaced
     for instance in surplus + broken:
         fleet_instances.terminate(instance)
-    lacking = max(min(wanted, _startable(wanted, len(alive), knobs)) - len(alive), 0)
+    lacking = 0 if _is_held(group) else max(min(wanted, _startable(wanted, len(alive), knobs)) - len(alive), 0)
     for _ in range(lacking):
         fleet_instances.launch(name, nodegroup, _subnet(group, nodegroup))
     return changed or bool(surplus or broken or lacking)
+
+
+def _is_held(group):
+    return scaling_groups.is_suspended(group, scaling_groups.LAUNCH)
 
 
 def _startable(wanted, alive, knobs):
@@ -180,7 +185,7 @@ def _report(group, nodegroup):
         return
     alive, wanted = _alive(group), group["DesiredCapacity"]
     as_asked = len(members) == wanted and all(state(one) == "running" for one in members)
-    if len(alive) < wanted:
+    if len(alive) < wanted and not _is_held(group):
         _fail(nodegroup, group)
     elif as_asked and nodegroup["status"] in ("CREATING", "UPDATING"):
         nodegroup["status"] = "ACTIVE"

@@ -27,6 +27,7 @@ NEEDS = {
     tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
 }
 
+_VIEWS = {"budgets:DescribeBudget", "budgets:DescribeBudgets", "budgets:DescribeNotificationsForBudget"}
 _namespace: ContextVar[str] = ContextVar("of the metrics that this request publishes", default="")
 _caller: ContextVar[str] = ContextVar("access key of this request", default="")
 
@@ -47,7 +48,7 @@ def install(_handlers: dict) -> None:
 
     def enforced(access_key_id, iam_action, service, region, resource_arn="*", service_context=None):  # noqa: PLR0913, PLR0917  # its callers'
         _caller.set(access_key_id)
-        if iam_action in {"budgets:DescribeBudget", "budgets:DescribeBudgets"}:
+        if iam_action in _VIEWS:
             iam_action = "budgets:ViewBudget"  # Service Authorization Reference, AWS Budget Service
         context = {**_ec2_keys(resource_arn), **(service_context or {})}
         if service == "monitoring" and _namespace.get():
