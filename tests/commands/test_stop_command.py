@@ -310,9 +310,10 @@ def test_another_tools_node_group_of_the_same_name_is_left_alone(
 def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.scale(1)
-    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=lambda _: pytest.fail("it waits")))
+    pauses: list[float] = []
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=pauses.append))
 
-    assert (undeployed.tandem("stop", "--wait"), undeployed.states()) == (3, ["running"])
+    assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (3, ["running"], 1)
 
 
 def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
