@@ -33,11 +33,20 @@ ALLOWED = {
         "tandem.watch",
         "tandem.stop",
         "tandem.start",
+        "tandem.guard",
         "tandem.ops",
         "tandem.twin",
         "charts",
     },
-    "tandem/ops": {"tandem.ops", "tandem.spec", "tandem.artifacts", "tandem.aws_fault", "tandem.stop", "tandem.start"},
+    "tandem/ops": {
+        "tandem.ops",
+        "tandem.spec",
+        "tandem.artifacts",
+        "tandem.aws_fault",
+        "tandem.stop",
+        "tandem.start",
+        "tandem.guard",
+    },
     "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
     "lambdas": {"tandem.stop"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {

@@ -55,7 +55,7 @@ def stop(chosen: Selection, options: argparse.Namespace) -> Exit:
             return _clear(chosen, clients, limits, who)
         return _stop(chosen, environment, (clients, limits), who, options)
     except StopError as fault:
-        return fleet.failed(fleet.told(fault, environment), chosen)
+        return fleet.failed(fleet.explain_fault(fault, environment), chosen)
     except OpsError as fault:
         return fleet.failed(fault, chosen)
 
@@ -87,7 +87,7 @@ def _stop(
         _require_cluster(environment, clients, limits, fenced="fence" not in seen.unknown)
     code = Exit.WORLD_FAILED if report.failed else Exit.DONE
     if not chosen.as_json:
-        for line in _lines(environment, report, wait=options.wait, silent=_silent(clients, limits, seen)):
+        for line in _lines(environment, report, wait=options.wait, silent=_silent(environment, clients, limits, seen)):
             print(line, flush=True)
     for sentence in report.failed:
         print(f"error: {sentence}", file=sys.stderr)
@@ -136,16 +136,17 @@ def _require_cluster(environment: Environment, clients: Clients, limits: Guarded
     )  # fmt: skip
 
 
-def _silent(clients: Clients, limits: Guarded, seen: Seen) -> str:
+def _silent(environment: Environment, clients: Clients, limits: Guarded, seen: Seen) -> str:
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
-    from tandem.ops.fault import OpsError  # noqa: PLC0415 - boto3
-    from tandem.ops.paths import reaper  # noqa: PLC0415
+    from tandem.ops.account import client  # noqa: PLC0415 - boto3
+    from tandem.ops.fault import OpsError  # noqa: PLC0415
+    from tandem.ops.paths import read_reaper_path  # noqa: PLC0415
 
     try:
-        path = reaper(clients.cloudwatch, limits, seen)
+        path = read_reaper_path(clients.cloudwatch, client(environment, "lambda"), environment, limits, seen)
     except OpsError:
         return ""
-    return path.said if path.armed is False else ""
+    return path.sentence if path.state == "unarmed" else ""
 
 
 def _lines(environment: Environment, report: Report, *, wait: bool, silent: str) -> list[str]:
