@@ -47,7 +47,7 @@ class EndReport:
     done: tuple[str, ...]
 
 
-def end_lease(
+def end_lease(  # noqa: PLR0913 - whose lease, the time, and who hears of it
     clients: Clients, guarded: Guarded, *, run: str | None, clock: Callable[[], datetime],
     rest: Callable[[timedelta], None], say: Callable[[str], None] = lambda _: None,
 ) -> EndReport:  # fmt: skip

@@ -27,8 +27,16 @@ def sizes(path):
     return set(SIZED.findall(path.read_text()))
 
 
-def test_two_files_call_eks_for_a_size():
-    assert calls() == {"tandem/start.py", "tandem/stop.py"}
+def test_three_files_update_the_node_group():
+    assert calls() == {"tandem/start.py", "tandem/stop.py", "tandem/guard/relabel.py"}
+
+
+def test_a_relabel_knows_no_size():
+    assert sizes(ROOT / "tandem/guard/relabel.py") == set()
+
+
+def test_the_third_lever_knows_no_size_but_0():
+    assert set(re.findall(r"(?:MinSize|DesiredCapacity)=(\w+)", (ROOT / "tandem/guard/scaling.py").read_text())) == {"0"}
 
 
 def test_a_stop_knows_no_size_but_0():

@@ -368,8 +368,8 @@ def test_a_pass_publishes_each_metric_once(world, start):
     reap(world.clients, GUARDED, world.now)
 
     assert world.metrics == [{
-        "instances_alive": 2, "oldest_instance_hours": 1, "fleet_usd": 2 * 36 / 12, "idle_block_minutes": 0,
-        "stop_failures": 0,
+        "instances_alive": 2, "oldest_instance_hours": 1, "fleet_usd": 2 * 36 / 12, "excess_nodes": 0,
+        "idle_block_minutes": 0, "stop_failures": 0,
     }]  # fmt: skip
     assert world.metrics[0].keys() == UNITS.keys()
 

@@ -1,0 +1,425 @@
+"""Histories in which processes freeze between any two of their calls while others act, in virtual time.
+
+Each process (a start, a stop, a release, a normal end, a relabel, a pass of the reaper) is a thread, and one of them
+runs at a time: before each call that it makes it may freeze there, so that others act, time passes, and it wakes much
+later or dies. The random numbers alone decide, so that a seed repeats a history.
+AWS itself works here: what a broken AWS does is in guard_interleavings.py.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from guard_world import GUARDED, Crash, World
+
+from tandem.guard.normal_end import end_lease
+from tandem.guard.relabel import relabel_nodes
+from tandem.start import raise_fleet
+from tandem.stop import (
+    ENDING_LIMIT,
+    FENCE_KEY,
+    PASS_MINUTES,
+    POINTER_KEY,
+    Seen,
+    StopError,
+    lease_key,
+    reap,
+    release,
+    stop,
+)
+
+LIMITS = replace(GUARDED, max_hours=2, idle_minutes=20)
+STANDING = timedelta(minutes=2 * PASS_MINUTES) + LIMITS.grace  # two passes and the grace
+RETRIES = timedelta(hours=1)  # of Scheduler
+PASSES = timedelta(minutes=2 * PASS_MINUTES)
+LONGEST = timedelta(hours=LIMITS.max_hours)
+GAP = 4  # calls: fence, pointer, lease, and then the one that raises or sizes
+RISKY = {"eks.update_nodegroup_config", "scheduler.delete_schedule"}  # before which a freeze does most harm
+FROZEN = 5  # processes at once: one, three others and the reaper
+
+
+@dataclass(eq=False)
+class Process:
+    """One program at work, which runs only while it holds the baton.
+
+    Args:
+        act: what it does.
+        run: whose schedule it may delete; None: nobody's, or that of the run that it ends.
+        freezes: how likely it freezes before a call.
+    """
+
+    act: Callable[[], None]
+    run: str | None = None
+    freezes: float = 0.06
+    turn: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    done: bool = False
+    dies: bool = False
+    error: BaseException | None = None
+    calls: int = 0
+    slept_at: int = -GAP  # the number of the call before which it froze last
+
+    @property
+    def is_awake(self) -> bool:
+        """Whether it has not frozen since it began to read whose fleet it is."""
+        return self.calls - self.slept_at >= GAP
+
+
+class Race:
+    """One history.
+
+    Args:
+        chance: decides everything.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.world = World(start_s=chance.choice([30, 120]), stop_s=chance.choice([30, 120]), chance=chance)
+        self.world.between = self.before_call
+        self.frozen: list[Process] = []
+        self.current: Process | None = None
+        self.driver = threading.Semaphore(0)
+        self.seen: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self.runs = 0
+        self.deadlines: dict[str, datetime] = {}
+        self.labels: dict[str, dict[str, str]] = {}
+        self.raised_at = self.world.now  # when somebody last asked for more nodes, or for other labels
+        self.wrong_since: datetime | None = None
+        self.ended: dict[str, datetime] = {}  # runs that ended normally, and when
+        self.watch_deletes()
+        self.watch_sizes()
+
+    # what is watched
+
+    def watch_deletes(self) -> None:
+        delete = self.world._delete
+
+        def watched(*, GroupName: str, Name: str) -> object:  # noqa: N803 - boto3's names
+            process, run = self.current, Name.removeprefix("stop-")
+            named = (self.world.read(POINTER_KEY) or {}).get("run")
+            if process and process.run is not None and process.run != run:
+                self.faults.append(f"the schedule of {run} was deleted by a process of {process.run}")
+            if named == run and not (process and process.run == run):
+                self.faults.append(f"the schedule of {run} was deleted while it has the fleet")
+            self.seen["schedules deleted"] += 1
+            return delete(GroupName=GroupName, Name=Name)
+
+        self.world._delete = watched  # type: ignore[method-assign]
+
+    def watch_sizes(self) -> None:
+        update = self.world._update
+
+        def watched(**asked: object) -> object:
+            group = self.world.group
+            before = (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
+            answer = update(**asked)  # type: ignore[arg-type]
+            after = (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
+            if before and after and (after[0] > before[0] or after[1] != before[1]):
+                self.raised_at, self.wrong_since = self.world.now, None
+                if self.wrong():
+                    self.seen["raised in the gap"] += 1
+                    if self.current and self.current.is_awake:
+                        self.faults.append(f"raised wide awake: {self.wrong()}")
+            if before and after and after[0] < before[0]:
+                self.check_taken_back()
+            return answer
+
+        self.world._update = watched  # type: ignore[method-assign]
+
+    def check_taken_back(self) -> None:
+        """A start takes back no fleet but its own."""
+        process, run = self.current, (self.world.read(POINTER_KEY) or {}).get("run")
+        if process and process.run and run and process.run != run and process.is_awake:
+            self.faults.append(f"a process of {process.run} set the fleet of {run} to 0")
+
+    def wrong(self) -> str:
+        """What of the fleet should not be, at this moment; empty where all is well."""
+        world = self.world
+        assert world.group is not None
+        desired = world.group["scalingConfig"]["desiredSize"]
+        up = sum(machine.state in {"pending", "running"} for machine in world.machines)
+        if not desired and not up:
+            return ""
+        fence, pointer = world.read(FENCE_KEY), world.read(POINTER_KEY)
+        if fence and fence["state"] != "lifted":
+            return f"{desired} wanted and {up} up behind a fence"
+        run = (pointer or {}).get("run")
+        if run is None:
+            return f"{desired} wanted and {up} up without a lease"
+        lease = world.read(lease_key(run))
+        if max(desired, up) > lease["nodes"]:
+            return f"{desired} wanted and {up} up under a lease for {lease['nodes']}"
+        labels = {name: value for name, value in world.group["labels"].items() if name != "workload"}
+        if desired and labels not in (lease["node_label"], lease["former_label"]):
+            return f"labels {labels} under a lease for {lease['node_label']}"
+        return ""
+
+    def check(self) -> None:
+        """Hold the fleet against what may stand, and for how long."""
+        why = self.wrong()
+        if not why:
+            self.wrong_since = None
+            return
+        self.wrong_since = self.wrong_since or self.world.now
+        if self.world.now - max(self.wrong_since, self.raised_at) > STANDING:
+            self.faults.append(f"{why} since {self.wrong_since:%H:%M}, at {self.world.now:%H:%M}: {self.picture()}")
+
+    def check_deadline(self) -> None:
+        """Nothing of a lease is alive after its deadline, two passes, three graces and Scheduler's retries."""
+        latest = max([*self.deadlines.values(), self.raised_at])
+        if self.world.alive and self.world.now > latest + PASSES + 3 * LIMITS.grace + RETRIES:
+            self.faults.append(f"{len(self.world.alive)} alive at {self.world.now:%H:%M}: {self.picture()}")
+
+    def picture(self) -> object:
+        world = self.world
+        return {"group": world.group, "machines": world.alive,
+                "objects": {key: body for key, (body, _, _) in world.objects.items()}}  # fmt: skip
+
+    # the baton
+
+    def before_call(self, operation: str) -> None:
+        process = self.current
+        if process is None:
+            return
+        process.calls += 1
+        if self.chance.random() < process.freezes * (5 if operation in RISKY else 1):
+            self.frozen.append(process)
+            self.seen["frozen"] += 1
+            process.slept_at = process.calls
+            self.driver.release()
+            process.turn.acquire()
+            if process.dies:
+                raise Crash
+
+    def run_process(self, process: Process) -> None:
+        """Let a process run until it freezes again or ends."""
+        self.current = process
+        process.turn.release()
+        self.driver.acquire()
+        self.current = None
+        if process.error:
+            raise process.error
+
+    def begin(self, process: Process) -> None:
+        """Start a process."""
+
+        def live() -> None:
+            process.turn.acquire()
+            try:
+                process.act()
+            except Crash:
+                self.seen["killed"] += 1
+            except StopError as fault:
+                self.seen[type(fault).__name__] += 1
+            except BaseException as error:  # noqa: BLE001 - told by whoever waits
+                process.error = error
+            process.done = True
+            self.driver.release()
+
+        threading.Thread(target=live, daemon=True).start()
+        self.run_process(process)
+
+    def wake(self, process: Process, *, dies: bool = False) -> None:
+        """Let a frozen process go on, or die where it is."""
+        self.frozen.remove(process)
+        process.dies = dies
+        self.run_process(process)
+
+    # who acts
+
+    def start(self) -> Process:
+        fresh = self.chance.random() < 0.85 or not self.runs
+        self.runs += fresh
+        run = f"r{self.runs if fresh else self.chance.randint(1, self.runs)}"
+        nodes = self.chance.choice([1, 1, 2])
+        if run not in self.labels:
+            self.labels[run] = self.chance.choice([{"raise.tandem/fast": "first"}, {"raise.tandem/slow": "second"}, {}])
+        hours = self.chance.choice([0.5, 1, 2])
+
+        def act() -> None:
+            self.deadlines[run] = max(self.deadlines.get(run, self.world.now),
+                                      self.world.now + timedelta(hours=hours))  # fmt: skip
+            raise_fleet(
+                self.world.clients, LIMITS, run=run, hours=hours, experiment="first", nodes=nodes,
+                label=self.labels[run], who="anna", beats=False, now=self.world.now,
+            )  # fmt: skip
+            self.seen["raised"] += 1
+
+        return Process(act, run=run)
+
+    def halt(self) -> Process:
+        def act() -> None:
+            stop(self.world.clients, LIMITS, who="anna", why="enough", run=None, now=self.world.now)
+            self.seen["stopped"] += 1
+
+        return Process(act)
+
+    def lift(self) -> Process:
+        def act() -> None:
+            release(self.world.clients, LIMITS, who="anna", now=self.world.now)
+            self.seen["released"] += 1
+
+        return Process(act)
+
+    def end(self) -> Process:
+        """A normal end of whoever has the lease now; it may sleep between its looks."""
+        run = (self.world.read(POINTER_KEY) or {}).get("run")
+        process = Process(lambda: None, run=run)
+
+        def rest(pause: timedelta) -> None:
+            self.frozen.append(process)
+            self.driver.release()
+            process.turn.acquire()
+            if process.dies:
+                raise Crash
+
+        def act() -> None:
+            if run is not None:
+                end_lease(self.world.clients, LIMITS, run=run, clock=lambda: self.world.now, rest=rest)
+                self.seen["ended"] += 1
+                self.ended[run] = self.world.now
+
+        process.act = act
+        return process
+
+    def relabel(self) -> Process:
+        run = (self.world.read(POINTER_KEY) or {}).get("run")
+        label = self.chance.choice([{"compile.tandem/experiment": "first"}, {"raise.tandem/fast": "first"}])
+
+        def act() -> None:
+            if run is not None:
+                relabel_nodes(self.world.clients, LIMITS, run=run, label=label, now=self.world.now)
+                self.seen["relabelled"] += 1
+
+        return Process(act, run=run)
+
+    def deploy(self) -> None:
+        """CloudFormation sets what the template of Fleet says."""
+        self.world.size({"minSize": 0, "desiredSize": 0})
+
+    def edit(self) -> None:
+        """A hand sizes the node group in the console."""
+        assert self.world.group is not None
+        before = self.world.group["scalingConfig"]["desiredSize"]
+        desired = self.chance.choice([0, 1, 2])
+        self.world.size({"minSize": 0, "desiredSize": desired})
+        if desired > before:
+            self.raised_at, self.wrong_since = self.world.now, None
+
+    # what happens
+
+    def meddle(self) -> None:
+        """Let somebody act, wake or die."""
+        chance = self.chance
+        if self.frozen and (len(self.frozen) >= FROZEN or chance.random() < 0.5):
+            self.wake(chance.choice(self.frozen), dies=chance.random() < 0.08)
+            return
+        hands: list[Callable[[], None]] = [self.deploy, self.edit]
+        fence = self.world.read(FENCE_KEY)
+        fenced = fence is not None and fence["state"] != "lifted"
+        leased = (self.world.read(POINTER_KEY) or {}).get("run") is not None
+        likely = [self.lift] * 6 if fenced else [self.end] * 2 + [self.relabel, self.halt] if leased else [self.start]
+        programs = [self.start, self.start, self.halt, self.lift, self.end, self.relabel, *(likely * 2)]
+        if chance.random() < 0.06:
+            chance.choice(hands)()
+        else:
+            program = chance.choice(programs)
+            self.seen[program.__name__] += 1
+            self.begin(program())
+
+    def advance(self, minutes: int, *, meddles: bool = True) -> None:
+        """Let time pass with a pass of the reaper every five minutes, between whose calls others may act."""
+        for _ in range(minutes):
+            self.world.advance(1)
+            self.check()
+            self.check_deadline()
+            if int(self.world.now.timestamp()) // 60 % PASS_MINUTES == 0:
+                self.make_pass(meddles=meddles)
+                self.check()
+
+    def make_pass(self, *, meddles: bool) -> None:
+        self.seen["passes"] += 1
+        process = Process(self.reap, freezes=0.08 if meddles else 0)
+        self.begin(process)
+        while not process.done:
+            for _ in range(self.chance.randint(0, 3)):
+                self.meddle()
+                if process.done:
+                    return
+            if process in self.frozen:
+                self.wake(process)
+
+    def reap(self) -> None:
+        report = reap(self.world.clients, LIMITS, self.world.now)
+        fenced = report.seen.fence
+        if fenced is not None and any(line.startswith("fenced") for line in report.done):
+            self.seen["fenced by the reaper"] += 1
+            self.check_end(report.seen, fenced.run or "", fenced.why)
+
+    def check_end(self, seen: Seen, run: str, why: str) -> None:
+        """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a lease it does."""
+        ending = seen.lease.ending if seen.lease else None
+        beyond = any(words in why for words in ("the node group wants", "the nodes carry", "without a lease"))
+        if beyond:
+            return
+        if ending is not None and ending <= seen.now < ending + ENDING_LIMIT:
+            self.faults.append(f"fenced while {run} ends since {ending:%H:%M}: {why}")
+        if run in self.ended and self.ended[run] < seen.now:
+            self.faults.append(f"fenced after the normal end of {run}: {why}")
+
+    def live(self, steps: int) -> None:
+        for _ in range(steps):
+            self.meddle()
+            self.check()
+            self.advance(self.chance.choice([0, 0, 0, 1, 3, 10, 40]))
+        for process in list(self.frozen):  # who sleeps on wakes at last, or never
+            if process in self.frozen:
+                self.wake(process, dies=self.chance.random() < 0.5)
+        while self.frozen:
+            self.wake(self.frozen[0], dies=True)
+
+    def settle(self) -> None:
+        """Let nobody act any more but the armed stops."""
+        horizon = LONGEST + PASSES + 3 * LIMITS.grace + RETRIES + timedelta(minutes=PASS_MINUTES)
+        while horizon > timedelta() and not self.is_quiet():
+            self.advance(PASS_MINUTES, meddles=False)
+            horizon -= timedelta(minutes=PASS_MINUTES)
+        if self.world.alive:
+            self.faults.append(f"{len(self.world.alive)} alive in the end: {self.picture()}")
+
+    def is_quiet(self) -> bool:
+        group = self.world.group
+        return not self.world.alive and not (group and group["scalingConfig"]["desiredSize"])
+
+    def finish(self) -> None:
+        """Let every thread that still sleeps end."""
+        while self.frozen:
+            self.wake(self.frozen[0], dies=True)
+
+
+def run_race(chance: random.Random) -> tuple[list[str], Counter[str]]:
+    """Live one history to its end; what was wrong, and how often what happened."""
+    race = Race(chance)
+    try:
+        race.live(chance.randint(4, 16))
+        race.settle()
+    finally:
+        race.finish()
+    return race.faults, race.seen
+
+
+def run_races(seed: str, number: int) -> tuple[dict[int, list[str]], Counter[str]]:
+    """Live so many histories; what was wrong, by number, and how often what happened in all."""
+    wrong: dict[int, list[str]] = {}
+    seen: Counter[str] = Counter()
+    for index in range(number):
+        faults, happened = run_race(random.Random(f"{seed} {index}"))  # noqa: S311 - no secret
+        seen += happened
+        if faults:
+            wrong[index] = faults
+    return wrong, seen
