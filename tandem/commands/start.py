@@ -85,8 +85,7 @@ def _check_paths(plan: Plan, clients: Clients, shared: Any, limits: Guarded, *, 
     Raises:
         RefusedError, StopError: nothing can be raised now.
     """
-    from tandem.ops.account import client  # noqa: PLC0415 - boto3
-    from tandem.ops.paths import GuardClients, capacity_kind_of, read_standing_paths  # noqa: PLC0415
+    from tandem.ops.paths import GuardClients, capacity_kind_of, read_standing_paths  # noqa: PLC0415 - boto3
     from tandem.start import require_sense  # noqa: PLC0415
     from tandem.stop import look  # noqa: PLC0415
 
@@ -94,9 +93,7 @@ def _check_paths(plan: Plan, clients: Clients, shared: Any, limits: Guarded, *, 
     seen = look(clients, limits, plan.now)
     _require_deployed(plan.environment, clients, limits, seen)
     _require_free(plan, limits, seen)
-    more = GuardClients(
-        budgets=client(plan.environment, "budgets", shared), functions=client(plan.environment, "lambda", shared)
-    )  # fmt: skip
+    more = GuardClients.of(plan.environment, shared)
     paths = read_standing_paths(clients, more, plan.environment, limits, seen)
     if not accepts:
         _require_armed(plan, paths)

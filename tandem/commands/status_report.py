@@ -9,9 +9,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tandem.commands.fleet import WIDTH, clock, concern_rows, row, span, until, when
+from tandem.commands.fleet import LABEL, WIDTH, clock, concern_rows, row, span, until, when
 from tandem.commands.outcome import counted
-from tandem.commands.status_summary import conclude_status, next_command
+from tandem.commands.status_summary import conclude_status, next_step
 from tandem.stop import FLEET_USD
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def lines(status: Status, concerns: Sequence[Concern]) -> Iterator[str]:
         yield from concern_rows(concern)
     for source, why in status.unknown.items():
         yield from row("unknown", f"{source}: {why}")
-    yield from row("next", next_command(status))
+    yield f"  {'next':<{LABEL - 2}}{next_step(status)}"
     yield from row("account", f"{environment.account}, {environment.region}; {status.now:%Y-%m-%d %H:%M} UTC")
     yield from row("fleet", _fleet(status))
     for machine in status.machines:
@@ -186,7 +186,7 @@ def plain(status: Status, concerns: Sequence[Concern]) -> dict[str, Any]:
     return {
         "environment": status.environment.name,
         "conclusion": conclude_status(status, concerns),
-        "next": next_command(status),
+        "next": next_step(status).command,
         "account": status.environment.account,
         "region": status.environment.region,
         "now": status.now.isoformat(),

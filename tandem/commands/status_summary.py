@@ -6,7 +6,7 @@ Invariant: what is unknown is said to be unknown and is never taken for nothing,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tandem.commands.fleet import deploy_command, span, tandem_command, when
 from tandem.commands.outcome import counted
@@ -92,40 +92,51 @@ def _instances_of(status: Status) -> list[Instance]:
     return [instance for instance in status.seen.instances if instance.ours]
 
 
-def next_command(status: Status) -> str:
-    """Return the command that an operator types next, quoted as a shell takes it, and what it does."""
-    return next(_next_commands(status))
+class NextStep(NamedTuple):
+    """What an operator types next.
+
+    Args:
+        command: quoted as a shell takes it.
+        purpose: what it does, in a few words.
+    """
+
+    command: str
+    purpose: str
+
+    def __str__(self) -> str:
+        """Return it as one line that may be pasted: a shell passes over the purpose."""
+        return f"{self.command}  # {self.purpose}"
 
 
-def _next_commands(status: Status) -> Iterator[str]:
+def next_step(status: Status) -> NextStep:
+    """Return the command that comes next."""
+    return next(_next_steps(status))
+
+
+def _next_steps(status: Status) -> Iterator[NextStep]:
     """Yield every command that would do, the most urgent first."""
     environment, seen, ours = status.environment, status.seen, _instances_of(status)
     name = environment.name
     stop, look = tandem_command("stop", "--env", name), tandem_command("status", "--env", name)
-    end = f"{tandem_command('stop', '--end', '--env', name)} ends the run"
+    end = NextStep(tandem_command("stop", "--end", "--env", name), "ends the run; in an emergency: without --end")
     if "instances" in status.unknown:
-        yield f"{stop} stops the fleet unseen; or: {look} once AWS answers"
+        yield NextStep(stop, "stops the fleet unseen")
     if ours and seen.fenced:
-        yield f"{stop} --wait follows the stop to its end"
+        yield NextStep(f"{stop} --wait", "follows the stop to its end")
     if seen.live and (ours or seen.desired):
-        yield f"{end}; in an emergency: {stop}"
+        yield end
     if ours or (seen.desired and seen.owned):
-        yield f"{stop} stops it"
+        yield NextStep(stop, "stops it")
     if status.deployed == "nothing":
-        yield f"{deploy_command(environment)} deploys it"
+        yield NextStep(deploy_command(environment), "deploys it")
     if status.deployed == "cluster":
-        yield _complete_deploy(status)
+        waits = environment.capacity.awaits_reservation
+        yield NextStep(deploy_command(environment, "Fleet"),
+                       "once capacity.reservation_id is written" if waits else "makes the node group")  # fmt: skip
     if seen.fenced:
-        yield f"{tandem_command('stop', '--clear', '--env', name)} lifts the fence; no start before"
+        yield NextStep(tandem_command("stop", "--clear", "--env", name), "lifts the fence; no start before")
     if seen.live:
         yield end
     if {"fence", "lease", "node group"} & set(status.unknown):
-        yield f"{look} once AWS answers"
-    yield f"{tandem_command('start', '--env', name)} --hours H --experiment NAME raises nodes"
-
-
-def _complete_deploy(status: Status) -> str:
-    command = deploy_command(status.environment, "Fleet")
-    if status.environment.capacity.awaits_reservation:
-        return f"write capacity.reservation_id, then: {command}"
-    return f"{command} makes the node group"
+        yield NextStep(look, "once AWS answers")
+    yield NextStep(f"{tandem_command('start', '--env', name)} --hours H --experiment NAME", "raises nodes")

@@ -191,12 +191,14 @@ def _require_cluster(environment: Environment, clients: Clients, limits: Guarded
 
 def _silence_of_reaper(environment: Environment, clients: Clients, limits: Guarded, seen: Seen) -> str:
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
-    from tandem.ops.account import client  # noqa: PLC0415 - boto3
+    from tandem.ops.account import client, session  # noqa: PLC0415 - boto3
+    from tandem.ops.caller import BriefSession  # noqa: PLC0415
     from tandem.ops.fault import OpsError  # noqa: PLC0415
     from tandem.ops.paths import read_reaper_path  # noqa: PLC0415
 
     try:
-        path = read_reaper_path(clients.cloudwatch, client(environment, "lambda"), environment, limits, seen)
+        functions = client(environment, "lambda", BriefSession(session()))
+        path = read_reaper_path(clients.cloudwatch, functions, environment, limits, seen)
     except OpsError:
         return ""
     return path.sentence if path.state == "unarmed" else ""

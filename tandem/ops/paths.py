@@ -13,8 +13,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
+from tandem.ops.account import client
+from tandem.ops.caller import BriefSession
 from tandem.ops.fault import OpsError, ask, code_of
 from tandem.spec import names
 from tandem.spec.budgets import by_hand
@@ -172,6 +174,12 @@ class GuardClients:
 
     budgets: Any
     functions: Any
+
+    @classmethod
+    def of(cls, environment: Environment, shared: Any) -> Self:
+        """Return clients that give up soon: where no way leads to AWS Budgets, a path is unknown and nobody waits."""
+        brief = BriefSession(shared)
+        return cls(budgets=client(environment, "budgets", brief), functions=client(environment, "lambda", brief))
 
 
 def read_standing_paths(

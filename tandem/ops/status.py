@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from tandem import stop
 from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
-from tandem.ops.account import client, session
+from tandem.ops.account import session
 from tandem.ops.fault import OpsError, ask, code_of, fault_of
 from tandem.ops.paths import GuardClients, StopPath, path_readers
 from tandem.ops.reservation import Reservation, reservation
@@ -199,10 +199,7 @@ def status(
 def _add_guard(status: Status, clients: Clients, shared: Any, reader: _Reader) -> Status:
     """Return the status with all that only a deployed environment has."""
     environment, guarded, seen = status.environment, status.guarded, status.seen
-    more = GuardClients(
-        budgets=client(environment, "budgets", shared), functions=client(environment, "lambda", shared)
-    )  # fmt: skip
-    readers = path_readers(clients, more, environment, guarded, seen)
+    readers = path_readers(clients, GuardClients.of(environment, shared), environment, guarded, seen)
     paths = tuple(
         reader.read(name, act) or StopPath(name=name, state="unknown", sentence="it could not be read, see above")
         for name, act in readers.items()

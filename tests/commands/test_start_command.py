@@ -350,6 +350,7 @@ def test_a_blocks_hours_are_paid_already(fleet: Fleet, capsys: pytest.CaptureFix
 
     out = " ".join(capsys.readouterr().out.split())
     assert (code, "the block is paid already" in out, "only tells people: a block is paid" in out) == (0, True, True)
+    assert "without the budget this start needs schedule and reaper" in out
 
 
 @pytest.mark.parametrize(

@@ -339,7 +339,9 @@ def test_a_half_deployed_environment_is_told(undeployed: Fleet, capsys: pytest.C
 
 
 SELDOM = {"DescribeCluster", "GetFunctionConfiguration"}  # where there is no node group; where the reaper is silent
-RIGHTS = {"GetObject": "s3:GetObject", "DescribeBudget": "budgets:ViewBudget"}
+RIGHTS = {
+    "GetObject": "s3:GetObject", "DescribeBudget": "budgets:ViewBudget", "DescribeNotificationsForBudget": "budgets:",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -122,7 +122,7 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
             status(seen(instance(), lease=lease(ending=NOW - timedelta(minutes=3)))),
             "run r1 is ending: 1 instance alive", "tandem stop --end",
         ),
-        (status(seen(instance())), "1 node runs without a live lease", "tandem stop --env post-us-east-2 stops it"),
+        (status(seen(instance())), "1 node runs without a live lease", "tandem stop --env post-us-east-2  # stops it"),
         (
             status(replace(seen(lease=lease()), desired=1)), "nothing runs yet, 1 node wanted under lease r1",
             "tandem stop --end",
