@@ -18,6 +18,7 @@ from datetime import datetime, timedelta
 from guard_world import GUARDED, Crash, World
 
 from tandem.guard.normal_end import end_lease
+from tandem.guard.ownership import FRESH_S
 from tandem.guard.relabel import relabel_nodes
 from tandem.start import raise_fleet
 from tandem.stop import (
@@ -25,6 +26,7 @@ from tandem.stop import (
     FENCE_KEY,
     PASS_MINUTES,
     POINTER_KEY,
+    REAPER,
     Seen,
     StopError,
     lease_key,
@@ -38,7 +40,7 @@ STANDING = timedelta(minutes=2 * PASS_MINUTES) + LIMITS.grace  # two passes and 
 RETRIES = timedelta(hours=1)  # of Scheduler
 PASSES = timedelta(minutes=2 * PASS_MINUTES)
 LONGEST = timedelta(hours=LIMITS.max_hours)
-GAP = 4  # calls: fence, pointer, lease, and then the one that raises or sizes
+OWN_READS, TAKE_BACK_READS = 3, 2  # fence, pointer and lease before a raise; fence and pointer before it is undone
 RISKY = {"eks.update_nodegroup_config", "scheduler.delete_schedule"}  # before which a freeze does most harm
 FROZEN = 5  # processes at once: one, three others and the reaper
 
@@ -61,12 +63,17 @@ class Process:
     dies: bool = False
     error: BaseException | None = None
     calls: int = 0
-    slept_at: int = -GAP  # the number of the call before which it froze last
+    slept_at: int = -9  # the number of the call before which it froze last
+    slept_for: timedelta = timedelta()
 
-    @property
-    def is_awake(self) -> bool:
-        """Whether it has not frozen since it began to read whose fleet it is."""
-        return self.calls - self.slept_at >= GAP
+    def is_awake(self, reads: int) -> bool:
+        """Whether nothing excuses its present call: no freeze right before it, and no short one since it read.
+
+        Args:
+            reads: calls by which it sees whose fleet it is, directly before this one.
+        """
+        since = self.calls - self.slept_at
+        return since > reads or (since > 0 and self.slept_for > timedelta(seconds=FRESH_S))
 
 
 class Race:
@@ -123,7 +130,7 @@ class Race:
                 self.raised_at, self.wrong_since = self.world.now, None
                 if self.wrong():
                     self.seen["raised in the gap"] += 1
-                    if self.current and self.current.is_awake:
+                    if self.current and self.current.is_awake(OWN_READS):
                         self.faults.append(f"raised wide awake: {self.wrong()}")
             if before and after and after[0] < before[0]:
                 self.check_taken_back()
@@ -134,7 +141,8 @@ class Race:
     def check_taken_back(self) -> None:
         """A start takes back no fleet but its own."""
         process, run = self.current, (self.world.read(POINTER_KEY) or {}).get("run")
-        if process and process.run and run and process.run != run and process.is_awake:
+        closed = (self.world.read(FENCE_KEY) or {"state": "lifted"})["state"] != "lifted"
+        if process and process.run and run and process.run != run and process.is_awake(TAKE_BACK_READS) and not closed:
             self.faults.append(f"a process of {process.run} set the fleet of {run} to 0")
 
     def wrong(self) -> str:
@@ -190,9 +198,10 @@ class Race:
         if self.chance.random() < process.freezes * (5 if operation in RISKY else 1):
             self.frozen.append(process)
             self.seen["frozen"] += 1
-            process.slept_at = process.calls
+            process.slept_at, began = process.calls, self.world.now
             self.driver.release()
             process.turn.acquire()
+            process.slept_for = self.world.now - began
             if process.dies:
                 raise Crash
 
@@ -316,6 +325,9 @@ class Race:
     def meddle(self) -> None:
         """Let somebody act, wake or die."""
         chance = self.chance
+        if self.frozen and chance.random() < 0.15:
+            self.usurp()
+            return
         if self.frozen and (len(self.frozen) >= FROZEN or chance.random() < 0.5):
             self.wake(chance.choice(self.frozen), dies=chance.random() < 0.08)
             return
@@ -331,6 +343,18 @@ class Race:
             program = chance.choice(programs)
             self.seen[program.__name__] += 1
             self.begin(program())
+
+    def usurp(self) -> None:
+        """Three others take the fleet from whoever sleeps: a stop or an end, a release, a start."""
+        for program in (self.chance.choice([self.halt, self.halt, self.end]), self.lift, self.start):
+            self.seen[program.__name__] += 1
+            process = program()
+            process.freezes = 0.01
+            self.begin(process)
+            for _ in range(3):  # an end rests between its looks
+                if process in self.frozen:
+                    self.wake(process)
+        self.seen["usurped"] += 1
 
     def advance(self, minutes: int, *, meddles: bool = True) -> None:
         """Let time pass with a pass of the reaper every five minutes, between whose calls others may act."""
@@ -357,7 +381,7 @@ class Race:
     def reap(self) -> None:
         report = reap(self.world.clients, LIMITS, self.world.now)
         fenced = report.seen.fence
-        if fenced is not None and any(line.startswith("fenced") for line in report.done):
+        if fenced is not None and fenced.who == REAPER and any(line.startswith("fenced") for line in report.done):
             self.seen["fenced by the reaper"] += 1
             self.check_end(report.seen, fenced.run or "", fenced.why)
 
