@@ -103,11 +103,16 @@ def _refuse_foreign_answer(operation_model: Any, response_dict: dict[str, Any], 
     if not isinstance(body, bytes) or not body or (answered and _may_be_anything(operation_model)):
         return
     refused = not answered and status < SERVER_FAILED  # some services refuse in another form than they answer in
-    form = _name_foreign_form(body, "" if refused else operation_model.service_model.resolved_protocol)
+    form = _name_foreign_form(body, "" if refused else _name_protocol(operation_model.service_model))
     if form and status >= SERVER_FAILED:
         response_dict["body"] = b""  # as of a load balancer: botocore tries again, then says the status
     elif form:
         raise ForeignAnswerError(status=status, form=form)
+
+
+def _name_protocol(service_model: Any) -> str:
+    """Return the protocol of a service; an older botocore, as of a Lambda's own, knows the declared one alone."""
+    return str(getattr(service_model, "resolved_protocol", None) or service_model.metadata.get("protocol", ""))
 
 
 def _may_be_anything(operation_model: Any) -> bool:

@@ -17,7 +17,8 @@ from typing import Any, ClassVar, Literal, Self
 import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
-from botocore.parsers import ResponseParserError
+
+from tandem import aws_fault
 
 FENCE_KEY = "stop.json"
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
@@ -34,7 +35,7 @@ YEARS = range(2000, 3000)
 RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
 # what reading a spoilt object raises, and reading an answer that is none of the service's, as of a proxy in between
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
-RAISED = (ClientError, BotoCoreError, ResponseParserError, OSError, *UNREADABLE)  # all that a call raises for the world
+RAISED = (*aws_fault.RAISED, OSError, *UNREADABLE)  # all that a call raises for the world
 FENCE_FIELDS = (
     "state", "who", "why", "run", "at", "passes", "last_look", "instances", "terminated", "told", "told_at",
     "suspended",
@@ -192,10 +193,18 @@ class Clients:
 
     @classmethod
     def of(cls, region: str, session: Any = None) -> Self:
-        """Return clients that give up in time; `session` is a boto3 session, None takes the surrounding credentials."""
+        """Return clients that give up in time, and take no answer of anything but AWS.
+
+        Args:
+            region: of the environment.
+            session: a boto3 session; None takes the surrounding credentials.
+        """
         make = (session or boto3.session.Session()).client
         services = [each.name for each in fields(cls) if each.default is MISSING]
-        return cls(**{service: make(service, region_name=region, config=CALLS) for service in services})
+        clients = {service: make(service, region_name=region, config=CALLS) for service in services}
+        for client in clients.values():
+            aws_fault.watch_answers(client)
+        return cls(**clients)
 
 
 @dataclass(frozen=True, kw_only=True)

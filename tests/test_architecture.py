@@ -34,6 +34,7 @@ ALLOWED = {
         "tandem.watch",
         "tandem.stop",
         "tandem.start",
+        "tandem.guard",
         "tandem.ops",
         "tandem.twin",
         "charts",

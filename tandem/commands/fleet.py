@@ -6,6 +6,7 @@ an experiment says wrong must never keep anybody from ending what is paid for.
 
 from __future__ import annotations
 
+import shlex
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING
 
 from tandem.commands.outcome import Exit, print_json
 from tandem.commands.selection import Selection
+from tandem.spec.document import read_document
 from tandem.spec.environment import Environment
-from tandem.spec.faults import SpecError
-from tandem.spec.load import load
+from tandem.spec.faults import Fault, SpecError
+from tandem.spec.record import parse
 
 if TYPE_CHECKING:
-    from tandem.ops.fault import OpsError
+    from tandem.ops.concerns import Concern
+    from tandem.ops.fault import OpsError, RefusedError
     from tandem.stop import StopError
 
 WIDTH = 100
@@ -29,14 +32,19 @@ LABEL = 12  # characters of a line's first word and what follows it
 def environment_of(chosen: Selection, name: str) -> Environment:
     """Return an environment of good form, whatever the rules say of it.
 
+    Its file alone is read: neither another environment nor a folder of experiments that is missing matters.
+
     Raises:
         SpecError: there is no such file, or it has not the form of one.
     """
-    workspace = load(chosen.environments, chosen.experiments, (name,))
-    declared = workspace.environments.get(name)
-    if declared is None or declared.environment is None:
-        raise SpecError(workspace.faults)
-    return declared.environment
+    files = {path.stem: path for path in sorted(chosen.environments.glob("*.yaml"))}
+    if name not in files:
+        raise SpecError([
+            Fault(file=str(chosen.environments / f"{name}.yaml"), path="", got="no such file",
+                  allowed=", ".join(files) or "none yet", change="name one of these, or another folder by "
+                  "--environments")
+        ])  # fmt: skip
+    return parse(Environment, read_document(files[name]), name=name)
 
 
 def siblings(chosen: Selection, name: str) -> list[str]:
@@ -44,16 +52,29 @@ def siblings(chosen: Selection, name: str) -> list[str]:
     return sorted(path.stem for path in chosen.environments.glob("*.yaml") if path.stem != name)
 
 
-def told(fault: StopError, environment: Environment) -> OpsError | StopError:
+def explain_fault(fault: StopError, environment: Environment) -> OpsError | StopError:
     """Return the fault of a stop or a start as its operator meets it: without its bucket nothing is deployed."""
+    return not_deployed(environment, "its bucket does not exist") if "NoSuchBucket" in fault.what else fault
+
+
+def not_deployed(environment: Environment, why: str) -> RefusedError:
+    """Return the refusal of an environment of which nothing exists."""
     from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
 
-    if "NoSuchBucket" not in fault.what:
-        return fault
     return RefusedError(
-        "it is not deployed: its bucket does not exist", where=f"{environment.name} in account {environment.account}",
-        change=f"npx cdk deploy '{environment.name}/*' -c env={environment.name}, or see that the name is meant",
+        f"it is not deployed: {why}", where=f"{environment.name} in account {environment.account}",
+        change=f"{deploy_command(environment)}, or see that the name is meant",
     )  # fmt: skip
+
+
+def deploy_command(environment: Environment, stack: str = "*") -> str:
+    """Return the command that deploys one stack of an environment, or all, as a shell takes it."""
+    return shlex.join(["npx", "cdk", "deploy", f"{environment.name}/{stack}", "-c", f"env={environment.name}"])
+
+
+def tandem_command(*words: str) -> str:
+    """Return a command of ours as a shell takes it."""
+    return shlex.join(["tandem", *words])
 
 
 def failed(error: OpsError | StopError, chosen: Selection, done: Mapping[str, object] | None = None) -> Exit:
@@ -73,6 +94,15 @@ def row(label: str, text: str) -> Iterator[str]:
         text, WIDTH, initial_indent=f"  {label:<{LABEL - 2}}", subsequent_indent=" " * LABEL,
         break_long_words=False, break_on_hyphens=False,
     ) or [f"  {label}"]  # fmt: skip
+
+
+def concern_rows(concern: Concern) -> Iterator[str]:
+    """Yield what needs attention and what to do about it; a command stays on one line, to be pasted."""
+    yield from row("attention", concern.problem)
+    if concern.is_command:
+        yield f"{' ' * LABEL}-> {concern.change}"
+    else:
+        yield from row("", f"-> {concern.change}")
 
 
 def clock(at: datetime, now: datetime) -> str:

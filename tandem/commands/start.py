@@ -2,20 +2,23 @@
 
 Invariant: what it will cost and what will end it is shown before it is asked for; `tandem.start` alone raises.
 
-Exit codes: 0 raised; 1 not wanted after all; 2 bad input, or not allowed now; 3 AWS failed.
+Exit codes: 0 raised; 1 not wanted after all; 2 bad input, not allowed now, or a path that should stop it is not armed;
+3 AWS failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tandem.commands import fleet
 from tandem.commands.inputs import legal
-from tandem.commands.outcome import Exit, print_json
+from tandem.commands.outcome import Exit, counted, print_json
 from tandem.commands.selection import Selection
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -24,7 +27,8 @@ from tandem.spec.experiment import Experiment
 if TYPE_CHECKING:
     from tandem.commands.start_report import Plan
     from tandem.ops.labels import Admitted
-    from tandem.stop import Clients, Guarded
+    from tandem.ops.paths import StopPath
+    from tandem.stop import Clients, Guarded, Seen
 
 RUN_CHARACTERS = 40  # of its first part, so that all of a run's name is one that tandem.start takes
 
@@ -39,6 +43,8 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=int, default=1, metavar="N", help="instances to raise (default 1)")
     parser.add_argument("--run", metavar="ID", help="name of the run; made of the experiment and the time by default")
     parser.add_argument("--yes", action="store_true", help="ask nothing")
+    parser.add_argument("--accept-unarmed", action="store_true",
+                        help="start although a path would not stop the fleet; the lease says so")  # fmt: skip
 
 
 def start(chosen: Selection, options: argparse.Namespace) -> Exit:
@@ -53,10 +59,9 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
     """
     inputs = legal(replace(chosen, names=(options.env,), strict=False))
     environment = inputs.environments()[0]
-    from tandem.ops.account import client, require_account, session  # noqa: PLC0415 - boto3
+    from tandem.ops.account import require_account, session  # noqa: PLC0415 - boto3
     from tandem.ops.fault import OpsError  # noqa: PLC0415
     from tandem.ops.guarded import guarded  # noqa: PLC0415
-    from tandem.ops.paths import trouble  # noqa: PLC0415
     from tandem.stop import Clients, StopError  # noqa: PLC0415
 
     try:
@@ -66,12 +71,105 @@ def start(chosen: Selection, options: argparse.Namespace) -> Exit:
         who = require_account(environment, shared)
         clients, limits = Clients.of(environment.region, shared), guarded(environment)
         plan = _plan(environment, experiment, admitted, options)
-        wrong = trouble(clients, client(environment, "budgets", shared), environment, limits, plan.now)
-        return _start(chosen, options, replace(plan, trouble=wrong), (clients, limits), who)
+        plan = _check_paths(plan, clients, shared, limits, accepts=options.accept_unarmed)
+        return _start(chosen, options, plan, (clients, limits), who)
     except StopError as fault:
-        return fleet.failed(fleet.told(fault, environment), chosen)
+        return fleet.failed(fleet.explain_fault(fault, environment), chosen)
     except OpsError as fault:
         return fleet.failed(fault, chosen)
+
+
+def _check_paths(plan: Plan, clients: Clients, shared: Any, limits: Guarded, *, accepts: bool) -> Plan:
+    """Look at the fleet, and return the plan with the paths that would stop it, before anything of it is shown.
+
+    Raises:
+        RefusedError, StopError: nothing can be raised now.
+    """
+    from tandem.ops.paths import GuardClients, capacity_kind_of, read_standing_paths  # noqa: PLC0415 - boto3
+    from tandem.start import require_sense  # noqa: PLC0415
+    from tandem.stop import look  # noqa: PLC0415
+
+    require_sense(limits, run=plan.run, hours=plan.hours, nodes=plan.nodes)
+    seen = look(clients, limits, plan.now)
+    _require_deployed(plan.environment, clients, limits, seen)
+    _require_free(plan, limits, seen)
+    more = GuardClients.of(plan.environment, shared)
+    paths = read_standing_paths(clients, more, plan.environment, limits, seen)
+    if not accepts:
+        _require_armed(plan, paths)
+    return replace(plan, paths=paths, kind=capacity_kind_of(seen, limits))
+
+
+def _require_deployed(environment: Environment, clients: Clients, limits: Guarded, seen: Seen) -> None:
+    """Make sure that there is a node group to raise, as far as that can be seen.
+
+    Raises:
+        RefusedError: nothing, or a cluster without its node group, is deployed.
+        OpsError: EKS could not be asked.
+    """
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+    from tandem.ops.status import cluster_exists  # noqa: PLC0415
+
+    if "NoSuchBucket" in seen.unknown.get("fence", ""):
+        raise fleet.not_deployed(environment, "its bucket does not exist")
+    if seen.present is not False:
+        return
+    if not cluster_exists(clients, limits):
+        raise fleet.not_deployed(environment, f"EKS knows no cluster {limits.cluster}")
+    raise RefusedError("it is half deployed: a cluster and no node group", where=limits.group,
+                       change=fleet.deploy_command(environment, "Fleet"))  # fmt: skip
+
+
+def _require_free(plan: Plan, limits: Guarded, seen: Seen) -> None:
+    """Make sure that neither a fence nor another run's lease stands in the way; `raise_fleet` looks at both again.
+
+    Raises:
+        RefusedError: one of them does.
+    """
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415 - boto3
+
+    name, lease = plan.environment.name, seen.lease
+    if seen.fence and seen.fence.closed:
+        alive = any(instance.ours for instance in seen.instances)
+        wait = f"{fleet.tandem_command('stop', '--wait', '--env', name)}, then " if alive else ""
+        raise RefusedError(
+            f"a fence blocks this start: {seen.fence.who} stopped the fleet at "
+            f"{fleet.when(seen.fence.at, plan.now)}: {seen.fence.why}", where=limits.url("stop.json"),
+            change=f"when the reason is gone: {wait}{fleet.tandem_command('stop', '--clear', '--env', name)}",
+        )  # fmt: skip
+    if lease and plan.now >= lease.deadline:
+        raise RefusedError(
+            f"the lease of run {lease.run} ended at {fleet.when(lease.deadline, plan.now)}",
+            where=limits.url("lease.json"), change="the reaper fences it within minutes; then "
+            f"{fleet.tandem_command('stop', '--clear', '--env', name)}",
+        )  # fmt: skip
+    if lease and lease.run != plan.run:
+        raise RefusedError(
+            f"run {lease.run} of {lease.who} has the fleet until {fleet.when(lease.deadline, plan.now)}",
+            where=limits.url("lease.json"),
+            change=f"wait, or end it: {fleet.tandem_command('stop', '--end', '--env', name, '--run', lease.run)}",
+        )  # fmt: skip
+
+
+def _require_armed(plan: Plan, paths: Sequence[StopPath]) -> None:
+    """Make sure that every path that can exist would stop the fleet; unknown refuses nothing.
+
+    Raises:
+        RefusedError: one of them is not armed.
+    """
+    from tandem.ops.concerns import mend_path  # noqa: PLC0415 - boto3
+    from tandem.ops.fault import RefusedError  # noqa: PLC0415
+
+    unarmed = [path for path in paths if path.state == "unarmed"]
+    if not unarmed:
+        return
+    reasons = "; ".join(f"{path.name}: {path.sentence}" for path in unarmed)
+    mend = " and ".join(dict.fromkeys(mend_path(path, plan.environment) for path in unarmed))
+    raise RefusedError(
+        f"{counted(len(unarmed), 'path')} that should stop the fleet would not: {reasons}",
+        where=f"environment {plan.environment.name}",
+        change=f"mend it: {mend}; or add --accept-unarmed, which stands in the lease",
+    )  # fmt: skip
 
 
 def _hours(text: str) -> float:
@@ -141,10 +239,9 @@ def _plan(
 def _start(chosen: Selection, options: argparse.Namespace, plan: Plan, ours: tuple[Clients, Guarded], who: str) -> Exit:
     from tandem.commands import start_report as report  # noqa: PLC0415 - boto3
     from tandem.ops.status import moment  # noqa: PLC0415
-    from tandem.start import raise_fleet, require_sense  # noqa: PLC0415
+    from tandem.start import raise_fleet  # noqa: PLC0415
 
     clients, limits = ours
-    require_sense(limits, run=plan.run, hours=plan.hours, nodes=plan.nodes)
     limits, notes = _window(clients, limits, plan)
     for line in report.plan_lines(plan, limits, notes):
         print(line, flush=True, file=sys.stderr if chosen.as_json else sys.stdout)
@@ -157,11 +254,14 @@ def _start(chosen: Selection, options: argparse.Namespace, plan: Plan, ours: tup
         raised = raise_fleet(
             clients, limits, run=plan.run, hours=plan.hours, nodes=plan.nodes, label=plan.admitted.labels,
             experiment=plan.experiment.name if plan.experiment else None, who=who, beats=False, now=moment(),
+            unarmed=plan.unarmed,
         )  # fmt: skip
     except KeyboardInterrupt:
-        print(f"interrupted: the fleet may be raised all the same. See: tandem status --env {plan.environment.name}; "
-              f"end it: tandem stop --env {plan.environment.name}; go on: the same command with --run {plan.run}",
-              file=sys.stderr)  # fmt: skip
+        name = plan.environment.name
+        look = fleet.tandem_command("status", "--env", name)
+        print(f"interrupted: the fleet may be raised all the same. See: {look}; "
+              f"end it: {fleet.tandem_command('stop', '--env', name)}; go on: the same command with "
+              f"{shlex.join(['--run', plan.run])}", file=sys.stderr)  # fmt: skip
         raise
     if chosen.as_json:
         print_json(report.plain(plan, limits, raised, notes))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tandem.commands.fleet import row, when
+from tandem.commands.fleet import row, tandem_command, when
 from tandem.commands.outcome import counted
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -15,6 +16,7 @@ from tandem.spec.experiment import Experiment
 
 if TYPE_CHECKING:
     from tandem.ops.labels import Admitted
+    from tandem.ops.paths import StopPath
     from tandem.start import Raised
     from tandem.stop import Guarded
 
@@ -29,7 +31,8 @@ class Plan:
         experiment: whose servers or compile jobs may take the nodes; None: nobody's.
         hours: from `now` to the deadline.
         compiles: whether for compile jobs.
-        trouble: what is wrong with a path that would stop it, by its name.
+        paths: reaper and budget, as they stand before the start.
+        kind: of the capacity that the node group is deployed with; empty: as declared.
     """
 
     environment: Environment
@@ -40,7 +43,13 @@ class Plan:
     run: str
     compiles: bool
     now: datetime
-    trouble: Mapping[str, str] = field(default_factory=dict)
+    paths: Sequence[StopPath] = ()
+    kind: str = ""
+
+    @property
+    def unarmed(self) -> tuple[str, ...]:
+        """Return the names of the paths that are not armed and that whoever starts accepts."""
+        return tuple(path.name for path in self.paths if path.state == "unarmed")
 
     @property
     def deadline(self) -> datetime:
@@ -63,8 +72,20 @@ def plan_lines(plan: Plan, limits: Guarded, notes: Sequence[str]) -> Iterator[st
     yield from row("until", when(plan.deadline, plan.now))
     yield from row("admits", _admits(plan))
     yield from row("cost", _cost(plan))
-    for index, (path, does) in enumerate(_stops(plan, limits)):
-        yield from row("stops" if index == 0 else "", f"{path:<9} {plan.trouble.get(path, does)}")
+    for index, (name, does) in enumerate(_stops(plan, limits)):
+        yield from row("stops" if index == 0 else "", f"{name:<9} {_describe_trouble(plan, name) or does}")
+    absent = [path.name for path in plan.paths if path.state == "absent"]
+    if absent:
+        rest = " and ".join(name for name, _ in _stops(plan, limits) if name not in absent)
+        yield from row("", f"without the {' and '.join(absent)} this start needs {rest}")
+
+
+def _describe_trouble(plan: Plan, name: str) -> str:
+    """Return what is wrong with a path; empty for one that is armed."""
+    path = next((path for path in plan.paths if path.name == name), None)
+    if path is None or path.state == "armed":
+        return ""
+    return f"NOT ARMED, accepted: {path.sentence}" if path.state == "unarmed" else f"{path.state}: {path.sentence}"
 
 
 def _admits(plan: Plan) -> str:
@@ -93,7 +114,8 @@ def _stops(plan: Plan, limits: Guarded) -> Iterator[tuple[str, str]]:
     yield "schedule", f"{when(plan.deadline, plan.now)}: calls EKS itself, once; armed before the raise"
     ends = f", the block's end {when(limits.block_ends, plan.now)}" if limits.block_ends else ""
     yield "reaper", f"every 5 min: the deadline, an age of {guard.max_hours} h (guard.max_hours){ends}"
-    does = "only tells people: a block is paid" if limits.capacity_kind == "capacity-block" else "stops the fleet"
+    kind = plan.kind or limits.capacity_kind
+    does = "only tells people: a block is paid" if kind == "capacity-block" else "stops the fleet"
     yield "budget", f"{guard.budget_usd:,.2f} USD a month (guard.budget_usd): {does}; its figures are hours late"
 
 
@@ -103,8 +125,11 @@ def raised_lines(plan: Plan, raised: Raised) -> Iterator[str]:
     again = "was raised before; " if raised.present else ""
     yield from row("raised", f"{again}EKS wants {counted(raised.nodes, 'instance')}; a node joins some minutes later")
     yield from row("run", f"{lease.run}, deadline {when(lease.deadline, plan.now)}; it cannot be moved")
-    yield from row("watch", f"tandem status --env {name}")
-    yield from row("stop", f"tandem stop --env {name} --wait")
+    if plan.unarmed:
+        yield from row("unarmed", f"accepted, and written into the lease: {', '.join(plan.unarmed)}")
+    yield from row("watch", tandem_command("status", "--env", name))
+    yield from row("end", f"{tandem_command('stop', '--end', '--env', name)} when the run is done")
+    yield from row("stop", f"{tandem_command('stop', '--env', name)} in an emergency: a fence stays behind it")
     for index, line in enumerate(next_lines(plan)):
         yield f"  {'next' if index == 0 else '':<10}{line}"
 
@@ -116,13 +141,16 @@ def next_lines(plan: Plan) -> list[str]:
         return []
     space = names.namespace(experiment)
     if plan.compiles:
-        return [f"tandem artifacts list --env {name}  # prints the command of each artifact to compile; {INSIDE[:-1]}",
-                f"kubectl -n {space} get jobs"]  # fmt: skip
-    scale = [f"kubectl -n {space} scale deploy {variant.name} --replicas=1" for variant in plan.admitted.variants]
-    bench = f"tandem bench run --env {name} --experiment {experiment.name} --publish --out runs/{plan.run}"
-    only = ",".join(variant.name for variant in plan.admitted.variants)
-    return [INSIDE, *scale, f"kubectl -n {space} get pods -o wide",
-            f"{bench} --only {only}" if plan.admitted.waiting else bench]  # fmt: skip
+        listing = tandem_command("artifacts", "list", "--env", name)
+        return [f"{listing}  # prints the command of each artifact to compile; {INSIDE[:-1]}",
+                shlex.join(["kubectl", "-n", space, "get", "jobs"])]  # fmt: skip
+    scale = [shlex.join(["kubectl", "-n", space, "scale", "deploy", variant.name, "--replicas=1"])
+             for variant in plan.admitted.variants]  # fmt: skip
+    only = ["--only", ",".join(variant.name for variant in plan.admitted.variants)] if plan.admitted.waiting else []
+    bench = tandem_command(
+        "bench", "run", "--env", name, "--experiment", experiment.name, "--publish", "--out", f"runs/{plan.run}", *only
+    )
+    return [INSIDE, *scale, shlex.join(["kubectl", "-n", space, "get", "pods", "-o", "wide"]), bench]
 
 
 def plain(plan: Plan, limits: Guarded, raised: Raised, notes: Sequence[str]) -> dict[str, Any]:
@@ -142,8 +170,10 @@ def plain(plan: Plan, limits: Guarded, raised: Raised, notes: Sequence[str]) -> 
         "prepaid": capacity.needs_reservation,
         "schedule": raised.schedule_arn,
         "stops": [
-            {"name": path, "does": does, "trouble": plan.trouble.get(path)} for path, does in _stops(plan, limits)
+            {"name": name, "does": does, "trouble": _describe_trouble(plan, name) or None}
+            for name, does in _stops(plan, limits)
         ],
+        "unarmed": list(plan.unarmed),
         "reservation": list(notes),
         "next": [line for line in next_lines(plan) if line != INSIDE],
         "exit_code": 0,

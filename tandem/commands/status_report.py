@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
+import shlex
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tandem.commands.fleet import clock, row, span, until, when
+from tandem.commands.fleet import LABEL, WIDTH, clock, concern_rows, row, span, until, when
 from tandem.commands.outcome import counted
+from tandem.commands.status_summary import conclude_status, next_step
+from tandem.stop import FLEET_USD
 
 if TYPE_CHECKING:
     from tandem.ops.concerns import Concern
+    from tandem.ops.paths import StopPath
     from tandem.ops.status import Status
 
-UNKNOWN = "unknown, see below"
+UNKNOWN = "unknown, see above"
 
 
 def lines(status: Status, concerns: Sequence[Concern]) -> Iterator[str]:
-    """Yield what is printed."""
+    """Yield what is printed: the conclusion, what needs attention with its next command, then every detail."""
     environment = status.environment
-    yield f"{environment.name}: account {environment.account}, {environment.region}, {status.now:%Y-%m-%d %H:%M} UTC"
+    yield from textwrap.wrap(
+        conclude_status(status, concerns), WIDTH, subsequent_indent="    ", break_long_words=False,
+        break_on_hyphens=False,
+    )  # fmt: skip
+    for concern in concerns:
+        yield from concern_rows(concern)
+    for source, why in status.unknown.items():
+        yield from row("unknown", f"{source}: {why}")
+    yield f"  {'next':<{LABEL - 2}}{next_step(status)}"
+    yield from row("account", f"{environment.account}, {environment.region}; {status.now:%Y-%m-%d %H:%M} UTC")
     yield from row("fleet", _fleet(status))
-    for one in status.machines:
-        age = f"{span(status.now - one.launched)} old"
-        stranger = "" if one.ours else "  NOT OURS"
-        yield f"    {one.id:<20}{one.type:<16}{one.zone:<12}{one.state:<15}{age}{stranger}"
+    for machine in status.machines:
+        age = f"{span(status.now - machine.launched)} old"
+        stranger = "" if machine.ours else "  NOT OURS"
+        yield f"    {machine.id:<20}{machine.type:<16}{machine.zone:<12}{machine.state:<15}{age}{stranger}"
     yield from row("cost", _cost(status))
     if status.deployed != "nothing":
         yield from row("fence", _fence(status))
         yield from row("lease", _lease(status))
         yield from row("heartbeat", _heartbeat(status))
         for index, path in enumerate(status.paths):
-            mark = {True: "", False: "NOT ARMED: ", None: ""}[path.armed]
-            at = f"{when(path.at, status.now)}: " if path.at else ""
-            yield from row("stops" if index == 0 else "", f"{path.name:<9} {mark}{at}{path.said}")
+            yield from row("stops" if index == 0 else "", f"{path.name:<9} {describe_path(path, status.now)}")
     yield from _capacity(status)
     yield from row("alarms", _alarms(status))
-    for source, why in status.unknown.items():
-        yield from row("unknown", f"{source}: {why}")
-    for concern in concerns:
-        yield from row("attention", concern.problem)
-        yield from row("", f"-> {concern.change}")
-    if not concerns and not status.unknown:
-        yield "  nothing needs attention"
+
+
+def describe_path(path: StopPath, now: datetime) -> str:
+    """Return a path's state, when it acts next, and its sentence."""
+    mark = {"unarmed": "NOT ARMED: ", "unknown": "unknown: "}.get(path.state, "")
+    at = f"{when(path.at, now)}: " if path.at else ""
+    return f"{mark}{at}{path.sentence}"
 
 
 def _fleet(status: Status) -> str:
@@ -62,16 +74,31 @@ def _fleet(status: Status) -> str:
 
 
 def _cost(status: Status) -> str:
-    if "instances" in status.unknown:
-        return "unknown, as the instances are"
+    if status.deployed == "nothing" and not status.machines:
+        return "nothing is deployed"
     capacity = status.environment.capacity
+    paid = {"capacity-block": "; the block was paid when bought, so much of it is used by these",
+            "reservation": "; a reservation is paid whether it is used or not"}.get(capacity.kind, "")  # fmt: skip
     price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
-    so_far = f"{status.usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}"
-    if capacity.kind == "capacity-block":
-        return f"{so_far}; the block was paid when bought, so much of it is used by these"
-    if capacity.kind == "reservation":
-        return f"{so_far}; a reservation is paid whether it is used or not"
-    return so_far
+    if "instances" in status.unknown:
+        alive = ["unknown, as the instances are"]
+    elif status.machines:
+        alive = [f"{status.usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}"]
+    else:
+        alive = []
+    return "; ".join([*alive, _bill(status)]) + paid
+
+
+def _bill(status: Status) -> str:
+    """Return what the guard counted, also of instances that are gone; never a figure where none could be read."""
+    bill = status.bill
+    if bill is None:
+        return "what the fleet cost before is unknown" + (", see above" if "bill" in status.unknown else "")
+    since = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
+    source = f"({FLEET_USD} in {status.guarded.namespace}, the reaper's count)"
+    if bill.usd is None:
+        return f"unknown what it cost {since}: the reaper counted nothing {source}"
+    return f"about {bill.usd:,.2f} USD {since} {source}" if bill.usd else f"nothing ran {since} {source}"
 
 
 def _fence(status: Status) -> str:
@@ -84,9 +111,10 @@ def _fence(status: Status) -> str:
     passes = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
     looked = f", looked at {until(fence.last_look, status.now)}" if fence.last_look else ""
     by_id = f", {counted(len(fence.terminated), 'instance')} terminated by id" if fence.terminated else ""
+    clear = f"tandem stop --clear --env {shlex.quote(status.environment.name)}"
     return (
         f"{fence.state} since {when(fence.at, status.now)}, by {fence.who}: {fence.why} "
-        f"({passes}{looked}{by_id}); nobody can raise"
+        f"({passes}{looked}{by_id}); it blocks the next start until {clear}"
     )
 
 
@@ -99,7 +127,17 @@ def _lease(status: Status) -> str:
     of = f" of experiment {lease.experiment}" if lease.experiment else ""
     live = status.seen.live is not None
     ended = "" if live else "ENDED: fenced, " if status.seen.fenced else "ENDED, "
-    return f"run {lease.run}{of} by {lease.who}; {ended}deadline {when(lease.deadline, status.now)}"
+    words = [f"run {lease.run}{of} by {lease.who}", f"{ended}deadline {when(lease.deadline, status.now)}",
+             f"for {counted(lease.nodes, 'node')}"]  # fmt: skip
+    if (status.seen.desired or 0) > lease.nodes:
+        words.append(f"the node group wants {status.seen.desired}")
+    if lease.ending:
+        words.append(f"ending since {when(lease.ending, status.now)}")
+    if lease.unarmed:
+        words.append(f"unarmed accepted: {', '.join(lease.unarmed)}")
+    if lease.prefix and lease.prefix != status.guarded.prefix:
+        words.append(f"it lies in the old place s3://{status.guarded.bucket}/{lease.prefix}")
+    return "; ".join(words)
 
 
 def _heartbeat(status: Status) -> str:
@@ -147,6 +185,8 @@ def plain(status: Status, concerns: Sequence[Concern]) -> dict[str, Any]:
     ]
     return {
         "environment": status.environment.name,
+        "conclusion": conclude_status(status, concerns),
+        "next": next_step(status).command,
         "account": status.environment.account,
         "region": status.environment.region,
         "now": status.now.isoformat(),
@@ -163,13 +203,22 @@ def plain(status: Status, concerns: Sequence[Concern]) -> dict[str, Any]:
         "lease": _plain(asdict(seen.lease)) if seen.lease else None,
         "lease_live": None if {"lease", "fence"} & set(status.unknown) else seen.live is not None,
         "heartbeat": seen.heartbeat.isoformat() if seen.heartbeat else None,
-        "stops": [_plain(asdict(path)) for path in status.paths],
+        "bill": _plain(asdict(status.bill)) if status.bill else None,
+        "stops": [describe_path_as_json(path) for path in status.paths],
+        "schedules": [asdict(schedule) for schedule in status.schedules],
         "reservation": _plain(asdict(status.reservation)) if status.reservation else None,
         "idle_block": None if "reservation" in status.unknown else status.block_idle,
         "alarms": None if "alarms" in status.unknown else list(status.alarms),
         "unknown": dict(status.unknown),
-        "attention": [asdict(concern) for concern in concerns],
+        "attention": [{"problem": concern.problem, "change": concern.change} for concern in concerns],
     }
+
+
+def describe_path_as_json(path: StopPath) -> dict[str, Any]:
+    """Return a path's row: `state` is armed, unarmed, absent or unknown; `armed` is null for the last two."""
+    armed = {"armed": True, "unarmed": False}.get(path.state)
+    at = path.at.isoformat() if path.at else None
+    return {"name": path.name, "state": path.state, "armed": armed, "at": at, "said": path.sentence}
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,14 +7,15 @@ fine; a node group or an instance without the environment's own tag is shown as 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from tandem import stop
-from tandem.ops.account import client, session
-from tandem.ops.fault import OpsError, ask, code_of
-from tandem.ops.paths import Path, PathName, budget, one_shot, reaper
+from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
+from tandem.ops.account import session
+from tandem.ops.fault import OpsError, ask, code_of, fault_of
+from tandem.ops.paths import GuardClients, StopPath, path_readers
 from tandem.ops.reservation import Reservation, reservation
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -28,11 +29,17 @@ CALLS = (
     ("ec2", "DescribeInstances"),
     ("ec2", "DescribeCapacityReservations"),
     ("scheduler", "GetSchedule"),
+    ("scheduler", "ListSchedules"),
     ("cloudwatch", "GetMetricStatistics"),
     ("cloudwatch", "DescribeAlarms"),
+    ("lambda", "GetFunctionConfiguration"),
     ("budgets", "DescribeBudget"),
+    ("budgets", "DescribeNotificationsForBudget"),
 )
 """Service and operation of every call; GetCallerIdentity needs no right."""
+
+BILL_WITHOUT_LEASE = timedelta(hours=24)  # a normal end takes the lease away, and tonight's cost must still stand
+LONGEST_BILL = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
 
 Deployed = Literal["nothing", "cluster", "fleet"]
 Found = TypeVar("Found")
@@ -78,6 +85,21 @@ class NodeGroup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FleetBill:
+    """What the guard counted as the fleet's cost, also of instances that EC2 lists no more.
+
+    Args:
+        run: whose lease it is; None: no lease, so the last hours are counted.
+        since: from when.
+        usd: the sum of the reaper's figures, one a pass; None: the reaper published none in this time.
+    """
+
+    run: str | None
+    since: datetime
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
     """What was seen.
 
@@ -87,6 +109,8 @@ class Status:
         reservation: None: unknown, none is declared, or EC2 knows none of this id.
         paths: the three that stop the fleet, independent of each other.
         alarms: names of those in ALARM; the parked fleet's own is none.
+        bill: what was spent since the lease began; None: unknown, or nothing is deployed.
+        schedules: in the guard's own group, and of no lease.
         unknown: what could not be read, why, and what to do.
     """
 
@@ -98,8 +122,10 @@ class Status:
     group: NodeGroup | None
     machines: tuple[Machine, ...]
     reservation: Reservation | None
-    paths: tuple[Path, ...]
+    paths: tuple[StopPath, ...]
     alarms: tuple[str, ...]
+    bill: FleetBill | None = None
+    schedules: tuple[ForeignSchedule, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -162,14 +188,60 @@ def status(
         cluster = reader.read("cluster", lambda: cluster_exists(clients, guarded))
         deployed = None if cluster is None else "cluster" if cluster else "nothing"
     reserved = reader.read("reservation", lambda: reservation(clients.ec2, environment))
-    paths = _paths(environment, guarded, (clients, shared), seen, reader) if deployed != "nothing" else ()
     alarms = reader.read("alarms", lambda: tuple(_alarms(clients, environment, others)))
-    unknown = _unread(guarded, seen) if deployed != "nothing" else {}
-    return Status(
+    status = Status(
         environment=environment, guarded=guarded, now=now, seen=seen, deployed=deployed, group=group,
-        machines=machines or (), reservation=reserved, paths=paths, alarms=alarms or (),
-        unknown=unknown | reader.unknown,
+        machines=machines or (), reservation=reserved, paths=(), alarms=alarms or (), unknown=reader.unknown,
     )  # fmt: skip
+    return status if deployed == "nothing" else _add_guard(status, clients, shared, reader)
+
+
+def _add_guard(status: Status, clients: Clients, shared: Any, reader: _Reader) -> Status:
+    """Return the status with all that only a deployed environment has."""
+    environment, guarded, seen = status.environment, status.guarded, status.seen
+    readers = path_readers(clients, GuardClients.of(environment, shared), environment, guarded, seen)
+    paths = tuple(
+        reader.read(name, act) or StopPath(name=name, state="unknown", sentence="it could not be read, see above")
+        for name, act in readers.items()
+    )
+    bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, guarded, seen))
+    schedules = reader.read("schedules", lambda: _foreign_schedules(clients, guarded, seen))
+    return replace(
+        status, paths=paths, bill=bill, schedules=schedules or (),
+        unknown=_unread(guarded, seen) | reader.unknown,
+    )  # fmt: skip
+
+
+def read_bill(cloudwatch: Any, guarded: Guarded, seen: Seen) -> FleetBill:
+    """Return what the reaper counted since the lease began; without a lease, in the last hours.
+
+    Raises:
+        OpsError: its figures could not be read.
+    """
+    lease = seen.lease
+    since = max(lease.created, seen.now - LONGEST_BILL) if lease else seen.now - BILL_WITHOUT_LEASE
+    statistics = ask(
+        cloudwatch, "GetMetricStatistics", f"metric {stop.FLEET_USD} of {guarded.namespace}",
+        Namespace=guarded.namespace, MetricName=stop.FLEET_USD, StartTime=since,
+        EndTime=seen.now + timedelta(minutes=1), Period=3600, Statistics=["Sum"],
+    )  # fmt: skip
+    sums = [float(point["Sum"]) for point in statistics.get("Datapoints", [])]
+    return FleetBill(run=lease.run if lease else None, since=since, usd=sum(sums) if sums else None)
+
+
+def _foreign_schedules(clients: Clients, guarded: Guarded, seen: Seen) -> tuple[ForeignSchedule, ...]:
+    """Return the schedules of the guard's group that no lease owns.
+
+    Raises:
+        OpsError: Scheduler could not be asked, or which lease there is.
+    """
+    if "lease" in seen.unknown:
+        return ()  # its own schedule could not be told from a foreign one, and the lease is unknown already
+    try:
+        return list_foreign_schedules(clients, guarded, seen.lease)
+    except stop.RAISED as error:
+        where = f"schedules of group {guarded.schedule_group}"
+        raise fault_of(error, service="scheduler", operation="ListSchedules", where=where) from error
 
 
 def _group(clients: Clients, guarded: Guarded) -> NodeGroup | None:
@@ -246,20 +318,6 @@ def _unread(guarded: Guarded, seen: Seen) -> dict[str, str]:
         "instances": "ec2:DescribeInstances",
     }
     return {source: f"{why}; it takes {needed[source]}" for source, why in seen.unknown.items()}
-
-
-def _paths(
-    environment: Environment, guarded: Guarded, asked: tuple[Clients, Any], seen: Seen, reader: _Reader
-) -> tuple[Path, ...]:
-    clients, shared = asked
-    made: dict[PathName, Callable[[], Path]] = {
-        "schedule": lambda: one_shot(clients.scheduler, guarded, seen),
-        "reaper": lambda: reaper(clients.cloudwatch, guarded, seen),
-        "budget": lambda: budget(client(environment, "budgets", shared), environment),
-    }
-    return tuple(
-        reader.read(name, act) or Path(name=name, armed=None, at=None, said="unknown") for name, act in made.items()
-    )
 
 
 def _alarms(clients: Clients, environment: Environment, others: Sequence[str]) -> Iterator[str]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from tandem.ops.account import client
 from tandem.ops.fault import DENIED, OpsError, ask, code_of
+from tandem.ops.guarded import partition_of
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -36,10 +37,16 @@ def stop_by_function(environment: Environment, *, who: str, why: str, shared: An
         OpsError: it may not be invoked, is not there, or could not do all.
     """
     name = names.guard_function(environment, "stop")
+    # with its account: a stranger's credentials must not call a function of this name in their own
+    arn = f"arn:{partition_of(environment.region)}:lambda:{environment.region}:{environment.account}:function:{name}"
     said = json.dumps({"who": who, "why": why}).encode()
     try:
         answer = ask(
-            client(environment, "lambda", shared), "Invoke", f"function {name}", FunctionName=name, Payload=said
+            client(environment, "lambda", shared),
+            "Invoke",
+            f"function {name}",
+            FunctionName=arn,
+            Payload=said,
         )
     except OpsError as error:
         if code_of(error.__cause__) != "ResourceNotFoundException":

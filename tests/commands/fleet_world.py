@@ -20,12 +20,13 @@ from tandem.ops.guarded import guarded
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.load import load
-from tandem.stop import CLUSTER_TAG, INSTANCES_ALIVE, NODE_GROUP_TAG, Guarded
+from tandem.stop import CLUSTER_TAG, FLEET_USD, INSTANCES_ALIVE, NODE_GROUP_TAG, Guarded
 from tandem.twin.aws.endpoint import Endpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "post-us-east-2"
 ROLE = "arn:aws:iam::111122223333:role/any"
+EMPTY_ARCHIVE = b"PK\x05\x06" + bytes(18)  # a ZIP file of nothing
 
 
 def write_environment(specs: Path, kind: str = "on-demand", **capacity: Any) -> str:
@@ -103,13 +104,48 @@ class Fleet:
             "BudgetName": names.budget(self.environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
             "TimeUnit": "MONTHLY", "BudgetType": "COST",
         })  # fmt: skip
+        self.alert(100)
 
-    def looked(self) -> None:
-        """Publish what the reaper publishes at each pass."""
-        self.client("cloudwatch").put_metric_data(
-            Namespace=self.guarded.namespace,
-            MetricData=[{"MetricName": INSTANCES_ALIVE, "Value": 0.0, "Timestamp": datetime.now(UTC)}],
-        )
+    def alert(self, percent: float, state: str = "OK", kind: str = "ACTUAL") -> None:
+        """Let the budget tell the stop function at so many percent."""
+        self.client("budgets").create_notification(
+            AccountId=self.environment.account, BudgetName=names.budget(self.environment),
+            Notification={"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent,
+                          "ThresholdType": "PERCENTAGE", "NotificationState": state},
+            Subscribers=[{"SubscriptionType": "SNS", "Address": "arn:aws:sns:us-east-2:111122223333:stop"}],
+        )  # fmt: skip
+
+    def forget_alert(self, percent: float) -> None:
+        """Take an alert of actual cost away."""
+        self.client("budgets").delete_notification(
+            AccountId=self.environment.account, BudgetName=names.budget(self.environment),
+            Notification={"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": percent,
+                          "ThresholdType": "PERCENTAGE"},
+        )  # fmt: skip
+
+    def looked(self, *usd: float) -> None:
+        """Publish what the reaper publishes at each pass, one pass for each cost."""
+        data = [{"MetricName": INSTANCES_ALIVE, "Value": 0.0, "Timestamp": datetime.now(UTC)}]
+        data += [{"MetricName": FLEET_USD, "Value": cost, "Timestamp": datetime.now(UTC)} for cost in usd or (0.0,)]
+        self.client("cloudwatch").put_metric_data(Namespace=self.guarded.namespace, MetricData=data)
+
+    def make_reaper(self) -> None:
+        """Make the reaper's function, as a deploy of this moment does."""
+        self.client("lambda").create_function(
+            FunctionName=names.guard_function(self.environment, "reap"), Role=ROLE, Runtime="python3.13",
+            Handler="h.h", Code={"ZipFile": EMPTY_ARCHIVE},
+        )  # fmt: skip
+
+    def make_foreign_schedule(self, name: str) -> None:
+        """Put a recurring schedule into the guard's group that raises the fleet and that no lease owns."""
+        payload = {"ClusterName": self.guarded.cluster, "NodegroupName": self.guarded.node_group,
+                   "ScalingConfig": {"MinSize": 0, "DesiredSize": 1}}  # fmt: skip
+        self.client("scheduler").create_schedule(
+            Name=name, GroupName=self.guarded.schedule_group, ScheduleExpression="rate(1 day)",
+            FlexibleTimeWindow={"Mode": "OFF"},
+            Target={"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig", "RoleArn": ROLE,
+                    "Input": json.dumps(payload)},
+        )  # fmt: skip
 
     def scale(self, nodes: int) -> None:
         """Raise as somebody would who knows nothing of leases."""

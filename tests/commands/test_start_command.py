@@ -11,6 +11,7 @@ import pytest
 import yaml
 from fleet_world import Fleet
 
+from tandem.spec import names
 from tandem.stop import FENCE_KEY, POINTER_KEY, lease_key
 from tandem.twin.faults.proxy import FaultProxy
 from tandem.twin.faults.rules import ACCESS_DENIED, Rule
@@ -141,14 +142,75 @@ def test_a_plan_is_shown_before_anything_is_asked_to_be_done(
     assert "UpdateNodegroupConfig" not in {one.operation for one in proxy.log}
 
 
-def test_a_path_that_would_not_stop_it_is_told_before_it_is_raised(
+def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
+    """Deploy with a reaper that never looked, and with a budget that would not stop the fleet."""
+    fleet.deploy()
+    if budget == "missing":
+        fleet.client("budgets").delete_budget(
+            AccountId=fleet.environment.account, BudgetName=names.budget(fleet.environment)
+        )
+    if budget == "spent":
+        fleet.forget_alert(100)
+        fleet.alert(100, state="ALARM")
+
+
+@pytest.mark.parametrize(
+    ("budget", "words"),
+    [
+        ("armed", ["1 path that should", "reaper: silent: no pass in the last 20 min"]),
+        ("missing", ["2 paths that should", "reaper: silent", "budget: tandem-", "is missing"]),
+        ("spent", ["2 paths that should", "budget: 0.00 of 2,000.00 USD this month, spent: no further alert"]),
+    ],
+)
+def test_a_path_that_is_not_armed_refuses_and_names_both_ways_out(
+    budget: str, words: list[str], undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_unarmed(undeployed, budget=budget)
+
+    code = undeployed.tandem("start", *YES)
+
+    out, err = capsys.readouterr()
+    assert (code, out, undeployed.states(), schedules(undeployed)) == (2, "", [], [])
+    assert [word for word in (*words, "mend it: deploy the stack Guard", "--accept-unarmed") if word not in err] == []
+
+
+def test_whoever_accepts_an_unarmed_path_has_it_in_the_lease_and_on_the_screen(
+    undeployed: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_unarmed(undeployed, budget="missing")
+
+    code = undeployed.tandem("start", *YES, "--accept-unarmed", "--run", "mine")
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert (code, undeployed.get(lease_key("mine"))["unarmed"]) == (0, ["reaper", "budget"])
+    assert "reaper NOT ARMED, accepted: silent" in out
+    assert "unarmed accepted, and written into the lease: reaper, budget" in out
+    undeployed.until(["running"])
+    undeployed.tandem("status")
+    assert "unarmed accepted: reaper, budget" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_reaper_that_was_deployed_minutes_ago_refuses_nothing(
     undeployed: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     undeployed.deploy()
+    undeployed.make_reaper()
 
-    undeployed.tandem("start", "--hours", "2")
+    code = undeployed.tandem("start", *YES)
 
-    assert "reaper    NOT ARMED: silent: no pass in the last 20 min" in capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
+    assert (code, "reaper unknown: deployed 0 min ago; its first pass comes within 5 min" in out) == (0, True)
+
+
+def test_a_start_beside_a_schedule_of_no_lease_passes_the_refusal_on(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.make_foreign_schedule("nightly")
+
+    code = fleet.tandem("start", *YES)
+
+    err = capsys.readouterr().err
+    assert (code, "delete-schedule" in err, "--name nightly" in err, fleet.states()) == (2, True, True, [])
 
 
 def test_a_path_that_cannot_be_seen_is_unknown(
@@ -223,7 +285,8 @@ def test_another_run_is_refused_while_a_lease_lives(fleet: Fleet, capsys: pytest
     started(fleet, capsys, "--run", "mine")
 
     assert fleet.tandem("start", *YES, "--run", "other") == 2
-    assert "run mine of" in capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, "run mine of" in err, f"tandem stop --end --env {fleet.name} --run mine" in err) == ("", True, True)
 
 
 @pytest.mark.parametrize(
@@ -287,6 +350,7 @@ def test_a_blocks_hours_are_paid_already(fleet: Fleet, capsys: pytest.CaptureFix
 
     out = " ".join(capsys.readouterr().out.split())
     assert (code, "the block is paid already" in out, "only tells people: a block is paid" in out) == (0, True, True)
+    assert "without the budget this start needs schedule and reaper" in out
 
 
 @pytest.mark.parametrize(
@@ -309,11 +373,13 @@ def test_what_is_denied_gives_3_and_raises_nothing(
     assert service
 
 
-def test_a_fence_refuses_and_says_who_set_it(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fence_refuses_before_any_plan_is_shown(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
     fleet.tandem("stop", "--why", "maintenance")
+    capsys.readouterr()
 
     assert fleet.tandem("start", *YES) == 2
-    err = capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert (out, f"tandem stop --clear --env {fleet.name}" in err) == ("", True)
     assert ("maintenance" in err, f"s3://{fleet.guarded.bucket}/{FENCE_KEY}" in err) == (True, True)
 
 
@@ -349,16 +415,28 @@ def test_what_is_not_deployed_is_not_raised(
 
     err = capsys.readouterr().err
     assert (code, "Traceback" in err) == (2, False)
-    assert re.search(r"deploy the Fleet stack|not deployed", err)
+    assert re.search(r"it is half deployed: a cluster and no node group|it is not deployed", err)
 
 
 def test_another_tools_node_group_of_the_same_name_is_left_alone(
     undeployed: Fleet, capsys: pytest.CaptureFixture[str]
 ) -> None:
     undeployed.deploy(tags={"owner": "eksctl"})
+    undeployed.looked()
 
     assert undeployed.tandem("start", *YES) == 2
     assert ("another's" in capsys.readouterr().err, undeployed.states()) == (True, [])
+
+
+def test_after_a_raise_the_normal_end_comes_before_the_emergency(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.tandem("start", *YES)
+
+    lines = [line.split()[:4] for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in lines if line[:1] in (["end"], ["stop"])] == [
+        ["end", "tandem", "stop", "--end"], ["stop", "tandem", "stop", "--env"],
+    ]  # fmt: skip
 
 
 def test_every_line_but_commands_fits_a_screen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

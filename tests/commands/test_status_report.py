@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -16,9 +18,11 @@ from fleet_seen import BLOCK, FOUND, NOW, fence, instance, lease, seen, status
 
 from tandem.commands.fleet import span
 from tandem.commands.status_report import lines, plain
+from tandem.guard.schedules import ForeignSchedule
 from tandem.ops.concerns import concerns
+from tandem.ops.paths import PathState, StopPath
 from tandem.ops.reservation import Reservation
-from tandem.ops.status import Status
+from tandem.ops.status import FleetBill, Status
 
 PAID = Reservation(
     id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=2,
@@ -89,3 +93,90 @@ def test_every_line_fits_a_screen() -> None:
 )  # fmt: skip
 def test_a_span_is_said_in_its_own_unit(seconds: int, text: str) -> None:
     assert span(timedelta(seconds=seconds)) == text
+
+
+# the first line, and what comes next
+
+BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
+
+
+@pytest.mark.parametrize(
+    ("found", "first", "second"),
+    [
+        (status(seen()), "parked, nothing runs, nothing needs attention", "tandem start --env"),
+        (
+            status(seen(instance(minutes=60), lease=lease())),
+            "1 node runs under lease r1 until 13:00 UTC (in 1 h 00 min), 35.76 USD so far, nothing needs attention",
+            "tandem stop --end --env",
+        ),
+        (
+            status(seen(instance(), instance("i-2"), fence=fence())), "a stop is under way: 2 instances alive",
+            "tandem stop --env post-us-east-2 --wait",
+        ),
+        (
+            status(seen(lease=lease(), fence=fence(state="stopped")), bill=BILL),
+            "stopped, nothing runs, about 143.20 USD in the last 4 h 00 min, a fence blocks the next start",
+            "tandem stop --clear --env",
+        ),
+        (
+            status(seen(instance(), lease=lease(ending=NOW - timedelta(minutes=3)))),
+            "run r1 is ending: 1 instance alive", "tandem stop --end",
+        ),
+        (status(seen(instance())), "1 node runs without a live lease", "tandem stop --env post-us-east-2  # stops it"),
+        (
+            status(replace(seen(lease=lease()), desired=1)), "nothing runs yet, 1 node wanted under lease r1",
+            "tandem stop --end",
+        ),
+        (status(seen(lease=lease())), "nothing runs, lease r1 until 13:00 UTC (in 1 h 00 min) stands", "--end"),
+        (status(seen(), deployed="nothing", paths=()), "not deployed", "npx cdk deploy 'post-us-east-2/*' -c"),
+        (status(seen(), deployed="cluster", group=None), "half deployed: a cluster and no node group", "/Fleet -c"),
+        (status(seen(), unknown=LOST), "unknown whether anything runs: EC2 could not be asked", "tandem stop --env"),
+        (status(seen(), unknown={"fence": "denied"}), "parked, nothing runs, unknown whether a fence", "status"),
+    ],
+)  # fmt: skip
+def test_the_first_line_concludes_and_the_next_command_follows(found: Status, first: str, second: str) -> None:
+    printed = list(lines(found, concerns(found)))
+
+    assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
+    [following] = [line for line in printed if line.startswith("  next ")]
+    assert second in following
+
+
+def test_what_needs_attention_stands_before_the_details() -> None:
+    found = status(seen(instance()), alarms=("an-alarm",))
+    labels = [line.split()[0] for line in lines(found, concerns(found)) if line[2:3].strip()]
+
+    assert labels.index("attention") < labels.index("next") < labels.index("fleet")
+
+
+def test_a_lease_says_its_nodes_its_end_and_what_was_accepted() -> None:
+    ending = lease(ending=NOW - timedelta(minutes=3), unarmed=("reaper", "budget"), prefix="guard/old/")
+    text = said(status(replace(seen(instance(), lease=ending), desired=64)))
+
+    for words in ("for 1 node; the node group wants 64", "ending since 11:57 UTC", "unarmed accepted: reaper, budget",
+                  "it lies in the old place s3://tandem-post-us-east-2-111122223333/guard/old/"):  # fmt: skip
+        assert words in text
+
+
+def test_a_bill_that_could_not_be_read_is_unknown_and_never_zero() -> None:
+    text = said(status(seen(), unknown={"bill": "AccessDenied"}))
+
+    assert ("cost what the fleet cost before is unknown" in text, "0.00" in text) == (True, False)
+
+
+def test_a_schedules_name_is_quoted_in_the_command_that_deletes_it() -> None:
+    foreign = ForeignSchedule(name="x; curl evil", state="ENABLED", target_arn="arn:aws:lambda:x")
+    found = status(seen(), schedules=(foreign,))
+
+    [command] = [line for line in lines(found, concerns(found)) if "delete-schedule" in line]
+    assert shlex.split(command)[-1] == "x; curl evil"
+
+
+def test_the_state_of_a_path_is_a_word_in_json() -> None:
+    paths = tuple(StopPath(name="budget", state=state, sentence="s") for state in get_args(PathState))
+
+    stops = plain(status(seen(), paths=paths), ())["stops"]
+
+    assert [(path["state"], path["armed"]) for path in stops] == [
+        ("armed", True), ("unarmed", False), ("absent", None), ("unknown", None),
+    ]  # fmt: skip

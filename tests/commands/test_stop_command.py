@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,10 +18,10 @@ import pytest
 from fleet_world import Fleet
 
 from tandem.ops import follow
-from tandem.stop import FENCE_KEY, Clients, reap
+from tandem.stop import FENCE_KEY, POINTER_KEY, Clients, reap
 from tandem.twin.aws import fleet as knobs
 from tandem.twin.faults.proxy import FaultProxy
-from tandem.twin.faults.rules import ACCESS_DENIED, Rule
+from tandem.twin.faults.rules import ACCESS_DENIED, THROTTLING, CutAnswer, Drop, Fault, Rule, Status
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 QUICK = knobs.Fleet(start_delay_s=0.05, stop_delay_s=0.05)
@@ -310,9 +316,10 @@ def test_another_tools_node_group_of_the_same_name_is_left_alone(
 def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
     undeployed.deploy(tags={"owner": "eksctl"})
     undeployed.scale(1)
-    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=lambda _: pytest.fail("it waits")))
+    pauses: list[float] = []
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=pauses.append))
 
-    assert (undeployed.tandem("stop", "--wait"), undeployed.states()) == (3, ["running"])
+    assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (3, ["running"], 1)
 
 
 def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
@@ -324,6 +331,196 @@ def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
     code = fleet.tandem("stop")
 
     assert (code, "it is not there; deploy the Guard stack" in capsys.readouterr().err) == (3, True)
+
+
+STS_FAULTS = {
+    "dropped": Drop(), "503": Status(status=503, code="ServiceUnavailable"), "throttled": THROTTLING,
+    "denied": ACCESS_DENIED, "half an answer": CutAnswer(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", STS_FAULTS.values(), ids=STS_FAULTS)
+def test_a_stop_goes_on_where_sts_gives_no_answer(
+    fault: Fault, fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.scale(1)
+    proxy.use(Rule(operation="GetCallerIdentity", fault=fault))
+
+    code = fleet.tandem("stop")
+
+    fleet.until([])
+    err = capsys.readouterr().err
+    assert (code, fleet.get(FENCE_KEY)["who"], "who asks for this stop is unknown" in err) == (0, "unknown", True)
+    assert "Traceback" not in err
+
+
+def test_a_page_in_the_place_of_sts_hinders_no_stop(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.scale(1)
+    with http_page(b"<html>log in to the guest network</html>") as url:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", url)
+        code = fleet.tandem("stop")
+
+    fleet.until([])
+    assert (code, "Traceback" in capsys.readouterr().err) == (0, False)
+
+
+@contextmanager
+def http_page(page: bytes) -> Iterator[str]:
+    """Answer every request with a page, as a network does that wants somebody to log in."""
+
+    class Page(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(page)))
+            self.end_headers()
+            self.wfile.write(page)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+    finally:
+        server.shutdown()
+
+
+def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
+    fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.scale(1)
+    account = fleet.environment.account
+    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
+    file.write_text(file.read_text().replace(account, "999988887777"))
+    proxy.use(Rule(operation="GetCallerIdentity", fault=Drop()))
+    proxy.forget()
+
+    code = fleet.tandem("stop")
+
+    assert (code, f"credentials are of account {account}" in capsys.readouterr().err) == (2, True)
+    assert fleet.states() == ["running"]
+    assert {one.operation for one in proxy.log} == {"GetCallerIdentity", "DescribeNodegroup"}
+
+
+def test_a_missing_folder_of_experiments_keeps_nobody_from_stopping(fleet: Fleet) -> None:
+    fleet.scale(1)
+    shutil.rmtree(fleet.specs / "experiments")
+
+    code = fleet.tandem("stop")
+
+    fleet.until([])
+    assert code == 0
+
+
+def test_a_broken_neighbour_keeps_nobody_from_stopping(fleet: Fleet) -> None:
+    fleet.scale(1)
+    (fleet.specs / "environments" / "neighbour.yaml").write_bytes(b"\xff\xfe")
+
+    code = fleet.tandem("stop")
+
+    fleet.until([])
+    assert code == 0
+
+
+def test_a_schedule_of_no_lease_is_named_with_the_command_that_deletes_it(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.make_foreign_schedule("nightly")
+
+    fleet.tandem("stop")
+
+    group = fleet.guarded.schedule_group
+    delete = f"aws scheduler delete-schedule --region us-east-2 --group-name {group} --name nightly"
+    assert delete in capsys.readouterr().out
+
+
+END = ("start", "--hours", "2", "--yes", "--run", "mine")
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the pauses of a normal end take no time."""
+    monkeypatch.setattr("tandem.commands.stop.time", SimpleNamespace(sleep=lambda _: time.sleep(0.05)))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_end_takes_the_fleet_and_the_lease_away_and_leaves_no_fence(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.tandem(*END)
+    fleet.until(["running"])
+    capsys.readouterr()
+
+    code = fleet.tandem("stop", "--end", "--run", "mine")
+
+    out = capsys.readouterr().out
+    assert (code, fleet.states(), fleet.get(POINTER_KEY)["run"]) == (0, [], None)
+    assert ("run mine has ended; next: tandem start" in out, "EC2 lists no instance" in out) == (True, True)
+    assert fleet.tandem("start", "--hours", "2", "--yes", "--run", "second") == 0
+
+
+@pytest.mark.usefixtures("at_once")
+def test_an_end_as_json_is_one_document(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.tandem(*END)
+    capsys.readouterr()
+
+    fleet.tandem("stop", "--end", "--json")
+
+    said = json.loads(capsys.readouterr().out)
+    assert (said["run"], said["exit_code"], bool(said["done"])) == ("mine", 0, True)
+
+
+@pytest.mark.parametrize(("flags", "word"), [((), "there is no lease"), (("--run", "other"), "has the lease")])
+def test_an_end_of_no_lease_or_anothers_is_refused(
+    flags: tuple[str, ...], word: str, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if flags:
+        fleet.tandem(*END)
+
+    code = fleet.tandem("stop", "--end", *flags)
+
+    assert (code, word in capsys.readouterr().err) == (2, True)
+
+
+def test_an_end_behind_a_fence_is_refused_and_names_the_release(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet.tandem(*END)
+    fleet.tandem("stop")
+
+    code = fleet.tandem("stop", "--end")
+
+    assert (code, f"tandem stop --clear --env {fleet.name}" in capsys.readouterr().err) == (2, True)
+
+
+def test_an_end_that_aws_denies_gives_3(fleet: Fleet, proxy: FaultProxy, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet.tandem(*END)
+    proxy.use(Rule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED))
+
+    code = fleet.tandem("stop", "--end")
+
+    assert (code, "AccessDenied" in capsys.readouterr().err) == (3, True)
+
+
+def test_an_interrupted_end_says_how_it_goes_on(
+    fleet: Fleet, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet.endpoint.fleet(LASTING)
+    fleet.tandem(*END)
+    fleet.until(["running"])
+    monkeypatch.setattr("tandem.commands.stop.time", SimpleNamespace(sleep=interrupted))
+
+    code = fleet.tandem("stop", "--end", "--run", "mine")
+
+    assert (code, f"tandem stop --end --env {fleet.name} --run mine" in capsys.readouterr().err) == (130, True)
+
+
+def test_a_run_is_named_with_end_alone(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:
+    assert fleet.tandem("stop", "--run", "mine") == 2
+    assert "--run is of --end alone" in capsys.readouterr().err
 
 
 def test_a_reason_in_another_encoding_is_no_traceback(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> None:

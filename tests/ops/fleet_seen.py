@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tandem.ops.guarded import guarded
-from tandem.ops.paths import Path as StopPath
+from tandem.ops.paths import StopPath
 from tandem.ops.status import Machine, NodeGroup, Status
 from tandem.spec.environment import Environment
 from tandem.spec.load import load
@@ -26,7 +26,7 @@ BLOCK: Environment = FOUND.model_copy(
 SPOT: Environment = FOUND.model_copy(
     update={"capacity": FOUND.capacity.model_copy(update={"kind": "spot", "reservation_id": None})}
 )
-ARMED = tuple(StopPath(name=name, armed=True, at=None, said="as it should be") for name in ("schedule", "reaper"))
+ARMED = tuple(StopPath(name=name, state="armed", sentence="as it should be") for name in ("schedule", "reaper"))
 GROUP = NodeGroup(status="ACTIVE", desired=0, minimum=0, maximum=1, owned=True, labels={})
 
 
@@ -35,12 +35,13 @@ def instance(name: str = "i-1", *, minutes: float = 10, state: str = "running", 
     return Instance(id=name, launched=NOW - timedelta(minutes=minutes), state=state, ours=ours)
 
 
-def lease(*, minutes: float = 60, beats: bool = False) -> Lease:
+def lease(*, minutes: float = 60, beats: bool = False, **changes: Any) -> Lease:
     """One of half an hour ago, whose deadline is so many minutes away."""
-    return Lease(
+    made = Lease(
         run="r1", who="ana", experiment="post", node_label={}, created=NOW - timedelta(minutes=30),
-        deadline=NOW + timedelta(minutes=minutes), beats=beats, schedule="stop-r1",
+        deadline=NOW + timedelta(minutes=minutes), beats=beats, schedule="stop-r1", nodes=1,
     )  # fmt: skip
+    return replace(made, **changes)
 
 
 def fence(*, minutes: float = 2, **changes: Any) -> Fence:

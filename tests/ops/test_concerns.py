@@ -10,14 +10,14 @@ import pytest
 from fleet_seen import BLOCK, GROUP, NOW, SPOT, fence, instance, lease, seen, status
 
 from tandem.ops.concerns import concerns
-from tandem.ops.paths import Path
+from tandem.ops.paths import StopPath
 from tandem.ops.reservation import Reservation
 
 PAID = Reservation(
     id="cr-0123456789abcdef0", state="active", starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=20), total=1,
     available=1,
 )  # fmt: skip
-SILENT = Path(name="reaper", armed=False, at=None, said="silent")
+SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,8 @@ def test_nothing_needs_attention(found: Any) -> None:
         (status(seen(instance(minutes=600), lease=lease())), "older than 8 hours"),
         (status(seen(instance(), lease=lease()), paths=(SILENT,)), "reaper stops nothing: silent"),
         (status(seen(), paths=(SILENT,)), "reaper stops nothing: silent"),
+        (status(replace(seen(lease=lease()), desired=64)), "the node group wants 64 nodes and has 0, and the lease"),
+        (status(replace(seen(), capacity_kind="capacity-block")), "is of capacity-block, the file declares spot"),
         (status(replace(seen(), desired=1)), "the node group wants 1 without a live lease"),
         (status(replace(seen(), faults=("stop.json: not understood",))), "stop.json: not understood"),
         (status(seen(), group=replace(GROUP, issues=("AsgInstanceLaunchFailures: none",))), "AsgInstanceLaunch"),
@@ -72,7 +74,7 @@ def test_every_concern_says_what_to_do() -> None:
 
 @pytest.mark.parametrize(("region", "change"), [("us-east-2", "deploy the stack Guard"), ("eu-north-1", "by hand")])
 def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_one(region: str, change: str) -> None:
-    missing = Path(name="budget", armed=False, at=None, said="missing")
+    missing = StopPath(name="budget", state="unarmed", sentence="missing")
     found = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
 
     (concern,) = concerns(found)

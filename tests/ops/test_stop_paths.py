@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import boto3
 import pytest
@@ -12,7 +13,15 @@ from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen
 
 from tandem.ops.fault import OpsError
 from tandem.ops.guarded import guarded
-from tandem.ops.paths import budget, reasons
+from tandem.ops.paths import (
+    NOTIFICATION_PAGES,
+    StopPath,
+    list_reasons,
+    read_budget_path,
+    read_or_unknown,
+    read_reaper_path,
+    read_schedule_path,
+)
 from tandem.ops.reservation import Reservation, reservation
 from tandem.stop import Seen
 
@@ -20,16 +29,16 @@ LIMITS = guarded(SPOT)
 
 
 def first(look: Seen) -> tuple[timedelta, str]:
-    at, why = min(reasons(look, LIMITS))
+    at, why = min(list_reasons(look, LIMITS))
     return at - NOW, why
 
 
 def test_a_parked_fleet_is_stopped_for_nothing() -> None:
-    assert list(reasons(seen(), LIMITS)) == []
+    assert list(list_reasons(seen(), LIMITS)) == []
 
 
 def test_nothing_is_foretold_of_what_is_anothers() -> None:
-    assert list(reasons(seen(instance(minutes=600, ours=False), fence=fence()), LIMITS)) == []
+    assert list(list_reasons(seen(instance(minutes=600, ours=False), fence=fence()), LIMITS)) == []
 
 
 def test_a_lease_ends_at_its_deadline() -> None:
@@ -42,8 +51,8 @@ def test_an_old_instance_ends_before_a_long_lease() -> None:
     )  # fmt: skip
 
 
-def test_an_instance_without_a_lease_ends_idle_minutes_after_its_launch() -> None:
-    assert first(seen(instance(minutes=10))) == (timedelta(minutes=20), "i-1, which no lease covers")
+def test_an_instance_without_a_lease_ends_at_the_next_pass() -> None:
+    assert first(seen(instance(minutes=10))) == (timedelta(), "i-1, which no lease covers")
 
 
 @pytest.mark.parametrize(("beat", "left"), [(None, 0), (NOW - timedelta(minutes=10), 20)])
@@ -112,13 +121,149 @@ def test_what_is_bought_by_the_hour_has_no_reservation(ec2: object) -> None:
         assert reservation(ec2, SPOT) is None
 
 
-@pytest.mark.parametrize(("region", "said"), [("us-east-2", "is missing"), ("eu-north-1", "CloudFormation makes none")])
-def test_a_missing_budget_says_where_no_deploy_makes_one(region: str, said: str) -> None:
-    budgets = boto3.client("budgets", region_name=region, aws_access_key_id="x", aws_secret_access_key="y")  # noqa: S106
+# the budget and the reaper: answers have the form of botocore's own models; nobody has recorded one
+
+
+def boto_client(service: str) -> Any:
+    return boto3.client(service, region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y")  # noqa: S106
+
+
+def budget_path(spent: float, *alerts: dict[str, Any], kind: str = "spot", pages: int = 1) -> StopPath:
+    """Return the path of a budget of 2,000 USD with these alerts."""
+    budgets = boto_client("budgets")
+    money = {"BudgetName": "b", "BudgetType": "COST", "TimeUnit": "MONTHLY",
+             "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+             "CalculatedSpend": {"ActualSpend": {"Amount": str(spent), "Unit": "USD"}}}  # fmt: skip
+    with Stubber(budgets) as stub:
+        stub.add_response("describe_budget", {"Budget": money})
+        if kind != "capacity-block":
+            for number in range(1, pages):
+                empty = {"Notifications": [], "NextToken": f"page {number}"}
+                stub.add_response("describe_notifications_for_budget", empty)
+            stub.add_response("describe_notifications_for_budget", {"Notifications": alerts})
+        return read_budget_path(budgets, SPOT, kind)
+
+
+def alert(threshold: float, **changes: str) -> dict[str, Any]:
+    return {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": threshold,
+            "ThresholdType": "PERCENTAGE", "NotificationState": "OK", **changes}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spent", "alerts", "words"),
+    [
+        (150.0, [alert(100)], "150.00 of 2,000.00 USD this month, next at 100 %; stops the fleet"),
+        (2100.0, [alert(100), alert(150), alert(125)], "next at 125 %"),
+        (2100.0, [alert(2500, ThresholdType="ABSOLUTE_VALUE")], "next at 2,500.00 USD"),
+        (2000.0, [alert(100)], "next at 100 %"),
+    ],
+)
+def test_a_budget_with_an_alert_ahead_is_armed(spent: float, alerts: list[dict[str, Any]], words: str) -> None:
+    path = budget_path(spent, *alerts)
+
+    assert (path.state, words in path.sentence) == ("armed", True)
+
+
+@pytest.mark.parametrize(
+    ("spent", "alerts", "words"),
+    [
+        (2001.0, [alert(100)], "spent: no further alert this month"),
+        (1500.0, [alert(100, NotificationState="ALARM")], "spent: no further alert this month"),
+        (2600.0, [alert(2500, ThresholdType="ABSOLUTE_VALUE"), alert(100)], "spent: no further alert"),
+        (10.0, [], "no alert of actual cost"),
+        (10.0, [alert(100, NotificationType="FORECASTED")], "no alert of actual cost"),
+        (10.0, [alert(100, ComparisonOperator="LESS_THAN")], "no alert of actual cost"),
+    ],
+)
+def test_a_budget_without_an_alert_ahead_is_unarmed(spent: float, alerts: list[dict[str, Any]], words: str) -> None:
+    path = budget_path(spent, *alerts)
+
+    assert (path.state, words in path.sentence) == ("unarmed", True)
+
+
+def test_alerts_of_a_second_page_count() -> None:
+    assert budget_path(10, alert(100), pages=2).state == "armed"
+
+
+def test_pages_of_alerts_without_an_end_are_bounded() -> None:
+    budgets = boto_client("budgets")
+    with Stubber(budgets) as stub:
+        stub.add_response(
+            "describe_budget", {"Budget": {"BudgetName": "b", "BudgetType": "COST", "TimeUnit": "MONTHLY"}}
+        )
+        for _ in range(NOTIFICATION_PAGES):
+            stub.add_response("describe_notifications_for_budget", {"Notifications": [], "NextToken": "again"})
+
+        assert read_budget_path(budgets, SPOT, "spot").state == "unarmed"
+
+
+def test_a_budget_stops_no_paid_block_so_it_is_absent() -> None:
+    path = budget_path(2500, kind="capacity-block")
+
+    assert (path.state, "only tells people: a block is paid" in path.sentence) == ("absent", True)
+
+
+@pytest.mark.parametrize(
+    ("region", "kind", "state", "words"),
+    [
+        ("us-east-2", "spot", "unarmed", "is missing"),
+        ("eu-north-1", "spot", "absent", "CloudFormation makes none in eu-north-1"),
+        ("us-east-2", "capacity-block", "absent", "would only tell people"),
+    ],
+)
+def test_a_missing_budget_is_absent_where_no_deploy_makes_one(region: str, kind: str, state: str, words: str) -> None:
+    budgets = boto_client("budgets")
     with Stubber(budgets) as stub:
         stub.add_client_error("describe_budget", "NotFoundException")
 
-        path = budget(budgets, SPOT.model_copy(update={"region": region}))
+        path = read_budget_path(budgets, SPOT.model_copy(update={"region": region}), kind)
 
-    assert path.armed is False
-    assert said in path.said
+    assert (path.state, words in path.sentence) == (state, True)
+
+
+def test_a_budget_that_cannot_be_asked_is_unknown() -> None:
+    budgets = boto_client("budgets")
+    with Stubber(budgets) as stub:
+        stub.add_client_error("describe_budget", "AccessDeniedException")
+
+        path = read_or_unknown("budget", lambda: read_budget_path(budgets, SPOT, "spot"))
+
+    assert (path.state, "budgets:ViewBudget" in path.sentence) == ("unknown", True)
+
+
+def reaper_path(modified: str | None) -> StopPath:
+    """Return the path of a reaper without any figure, whose function was changed then; None: there is no function."""
+    cloudwatch, functions = boto_client("cloudwatch"), boto_client("lambda")
+    with Stubber(cloudwatch) as stub, Stubber(functions) as other:
+        stub.add_response("get_metric_statistics", {"Datapoints": []})
+        if modified is None:
+            other.add_client_error("get_function_configuration", "ResourceNotFoundException")
+        else:
+            other.add_response("get_function_configuration", {"LastModified": modified})
+        return read_reaper_path(cloudwatch, functions, SPOT, LIMITS, seen())
+
+
+@pytest.mark.parametrize(
+    ("modified", "state", "words"),
+    [
+        ("2026-11-21T11:57:00.000+0000", "unknown", "deployed 3 min ago; its first pass comes within 5 min"),
+        ("2026-11-21T11:40:00.000+0000", "unarmed", "silent: no pass in the last 20 min"),
+        ("2026-11-21T12:30:00.000+0000", "unarmed", "silent"),
+        ("yesterday", "unarmed", "silent"),
+        (None, "unarmed", "silent"),
+    ],
+)
+def test_a_silent_reaper_is_excused_by_a_deploy_of_minutes_ago_alone(
+    modified: str | None, state: str, words: str
+) -> None:
+    path = reaper_path(modified)
+
+    assert (path.state, words in path.sentence) == (state, True)
+
+
+def test_without_a_lease_the_schedule_is_absent_and_no_path_that_failed() -> None:
+    assert read_schedule_path(None, LIMITS, seen()).state == "absent"
+
+
+def test_an_unknown_lease_leaves_its_schedule_unknown() -> None:
+    assert read_schedule_path(None, LIMITS, seen(unknown={"lease": "denied"})).state == "unknown"
