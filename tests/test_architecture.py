@@ -133,9 +133,15 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "ours"),
     [
-        ("tandem/fence.py", set()),
-        ("tandem/stop.py", {"tandem.fence"}),
-        ("tandem/start.py", {"tandem.fence", "tandem.stop"}),
+        ("tandem/fence.py", {"tandem", "tandem.aws_fault"}),
+        ("tandem/stop.py", {"tandem.fence", "tandem.guard"}),
+        ("tandem/start.py", {"tandem.fence", "tandem.stop", "tandem.guard"}),
+        ("tandem/guard/pager.py", set()),
+        ("tandem/guard/ownership.py", {"tandem.fence"}),
+        ("tandem/guard/scaling.py", {"tandem.fence"}),
+        ("tandem/guard/schedules.py", {"tandem.fence", "tandem.guard"}),
+        ("tandem/guard/normal_end.py", {"tandem.fence", "tandem.guard", "tandem.stop"}),
+        ("tandem/guard/relabel.py", {"tandem.fence", "tandem.guard", "tandem.stop"}),
     ],
 )
 def test_what_stops_and_starts_needs_the_standard_library_and_boto3(file: str, ours: set[str]) -> None:
