@@ -10,18 +10,20 @@ export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 
-.PHONY: help setup demo test proof check render deploy-local docs lint look bench bench-artifacts bench-load llmperf coverage real record-real clean
+.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage real record-real clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 setup: .venv/.ready node_modules/.ready ## make .venv and node_modules
 
-.venv/.ready: requirements.txt requirements-test.txt constraints.txt pyproject.toml
+# two steps: what has no wheel is built by the build lock's setuptools, not by one that pip fetches without a hash
+.venv/.ready: requirements-build.txt requirements-test.txt pyproject.toml
 	@echo "==> Python packages into .venv (about 1.2 GB, two minutes on a new machine)"
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install -qq -r requirements.txt -r requirements-test.txt
-	$(BIN)/pip install -qq --no-deps --editable .
+	$(BIN)/pip install -qq --require-hashes -r requirements-build.txt
+	$(BIN)/pip install -qq --require-hashes --no-build-isolation -r requirements-test.txt
+	$(BIN)/pip install -qq --no-deps --no-build-isolation --editable .
 	@touch $@
 
 node_modules/.ready: package.json .venv/.ready
@@ -78,6 +80,18 @@ lint: setup ## style, format and types
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+.venv-lock/.ready: supply/requirements.txt
+	@echo "==> uv into .venv-lock (70 MB)"
+	$(PYTHON) -m venv .venv-lock
+	.venv-lock/bin/pip install -qq --require-hashes -r $<
+	@touch $@
+
+lock: .venv-lock/.ready ## write every lock from its input (*.in); UPGRADE=1 takes newer packages
+	UV_FIND_LINKS="$${UV_FIND_LINKS:-$(PIP_FIND_LINKS)}" .venv-lock/bin/python -m supply.make_locks $(if $(UPGRADE),--upgrade)
+
+audit: setup ## known vulnerabilities of every lock: 0 none, 1 some, 3 the database cannot be reached
+	@$(BIN)/python -m supply.audit
+
 docs: setup ## write the generated references
 	$(BIN)/python -m tandem.spec.reference
 	$(BIN)/python -m tandem.rules.doc
@@ -105,7 +119,7 @@ llmperf: setup ## run the real llmperf against the twin; SOURCE=DIR is its check
 .venv-aiperf/.ready: benchmarks/aiperf-requirements.txt
 	@echo "==> aiperf into .venv-aiperf (about 1.2 GB)"
 	$(PYTHON) -m venv .venv-aiperf
-	.venv-aiperf/bin/pip install -qq --no-deps -r $<
+	.venv-aiperf/bin/pip install -qq --require-hashes -r $<
 	@touch $@
 
 bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf; SOURCE=DIR: and llmperf
@@ -122,4 +136,4 @@ record-real: setup ## record again what real vLLM servers send: tests/bench/stre
 	$(BIN)/python benchmarks/record_streams.py
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-real .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-real .venv-tools .venv-llmperf node_modules cdk.out build

@@ -163,10 +163,8 @@ def aws() -> Path:
     if not stamp.exists() or stamp.read_text() != PINS.read_text():
         print(f"making {AWS.name} for the AWS CLI", file=sys.stderr)
         venv.create(AWS, with_pip=True, clear=True)
-        subprocess.run(
-            [AWS / "bin" / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", PINS],
-            check=True,
-        )
+        words = ["-qq", "--disable-pip-version-check", "--require-hashes", "-r", PINS]
+        subprocess.run([AWS / "bin" / "python", "-m", "pip", "install", *words], check=True)
         stamp.write_text(PINS.read_text())
     return AWS / "bin" / "aws"
 

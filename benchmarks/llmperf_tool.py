@@ -47,8 +47,8 @@ def _packages() -> Path:
     if not stamp.exists() or stamp.read_text() != wanted:
         print("llmperf's packages into .venv-llmperf (about 650 MB)", file=sys.stderr, flush=True)
         venv.create(VENV, clear=True, with_pip=True)
-        install = [str(python), "-m", "pip", "install", "-q", "--only-binary=:all:", "--no-deps", "-r", str(pins)]
-        _must(install, "the packages cannot be installed")
+        words = ["-q", "--only-binary=:all:", "--no-deps", "--require-hashes", "-r", str(pins)]
+        _must([str(python), "-m", "pip", "install", *words], "the packages cannot be installed")
         stamp.write_text(wanted)
     return python
 

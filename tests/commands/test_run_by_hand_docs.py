@@ -87,11 +87,13 @@ def test_the_pods_image_is_the_base_of_our_own() -> None:
     assert f"{POD['spec']['containers'][0]['image']}@" in base
 
 
-def test_the_pods_packages_are_pinned_by_the_file_that_is_copied() -> None:
-    [line] = [line for line in LINES if "pip install" in line and "constraints.txt" in line]
-    pinned = {entry.partition("==")[0].lower() for entry in (ROOT / "constraints.txt").read_text().splitlines()}
+def test_the_pods_packages_come_from_a_lock_that_is_copied() -> None:
+    [line] = [line for line in LINES if "pip install" in line and "--require-hashes" in line]
+    [copied] = re.findall(r"^tar c (.*) \|", PAGE, flags=re.MULTILINE)
+    lock = line.partition(" -r ")[2]
 
-    assert {name.lower() for name in line.partition("constraints.txt ")[2].split()} <= pinned
+    assert (ROOT / lock).is_file()
+    assert lock.partition("/")[0] in copied.split()
 
 
 def test_what_is_copied_into_the_pod_is_there() -> None:

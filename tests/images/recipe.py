@@ -65,8 +65,8 @@ def built() -> Path:
     with (FOLDER / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         stage = [each for each in instructions() if each.stage == 1]
-        runs = [index for index, each in enumerate(stage) if each.word == "RUN"]
-        installs, rest = stage[: runs[0] + 1], stage[runs[0] + 1 :]
+        source = next(index for index, each in enumerate(stage) if each.text == "tandem source/tandem")
+        installs, rest = stage[:source], stage[source:]
         stamp, wanted = FOLDER / "installed.sha256", _digest(installs)
         if not stamp.exists() or stamp.read_text() != wanted:
             stamp.unlink(missing_ok=True)
@@ -79,8 +79,15 @@ def built() -> Path:
 
 
 def _digest(steps: list[Instruction]) -> str:
-    said = [sys.version, (ROOT / TOOLS.requirements).read_text(), *(f"{step.word} {step.text}" for step in steps)]
+    files = [source for step in steps if step.word == "COPY" for source in step.text.split()[:-1]]
+    contents = [(ROOT / file).read_text() for file in files]
+    said = [sys.version, *contents, *(f"{step.word} {step.text}" for step in steps), _base()]
     return hashlib.sha256("\n".join(said).encode()).hexdigest()
+
+
+def _base() -> str:
+    base = TOOLS.base()
+    return f"{base.reference}@{base.digest}"
 
 
 def _carry_out(steps: list[Instruction]) -> None:
@@ -92,7 +99,8 @@ def _carry_out(steps: list[Instruction]) -> None:
                 _copy(source, FOLDER / target)
         elif step.word == "RUN":
             command = step.text.replace(INSIDE, str(FOLDER))
-            subprocess.run(["sh", "-ec", command], cwd=FOLDER, env={**os.environ, "PATH": path}, check=True)
+            variables = {**os.environ, "PATH": path, "BASE_IMAGE": _base()}
+            subprocess.run(["sh", "-ec", command], cwd=FOLDER, env=variables, check=True)
 
 
 def _copy(source: str, target: Path) -> None:

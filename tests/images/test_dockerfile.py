@@ -12,6 +12,7 @@ import pytest
 from recipe import environment, instructions, last_stage, text
 
 from charts.tools import USER
+from supply.lock_file import read_lock
 from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
 from tandem.spec.names import WORK_MOUNT
 
@@ -118,21 +119,15 @@ def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: BuiltIm
     installs = [step.text for step in instructions(image) if " install " in step.text]
 
     assert installs
-    assert all("--only-binary=:all: --no-deps --requirement" in install for install in installs)
+    assert all("--only-binary=:all: --no-deps --require-hashes --requirement" in install for install in installs)
 
 
 def pins(file: str) -> dict[str, str]:
-    lines = [line for line in (ROOT / file).read_text().splitlines() if not line.startswith(("#", "-c"))]
-    return dict(line.split("==") for line in lines)
+    return {package.name: package.version for package in read_lock(ROOT / file)}
 
 
 @pytest.mark.parametrize("file", [TOOLS.requirements, "images/llmperf/npm-requirements.txt"])
-def test_every_package_is_pinned_as_the_repository_pins_it(file: str) -> None:
-    constraints = pins("constraints.txt")
+def test_every_package_is_the_one_that_the_tests_use(file: str) -> None:
+    tested = pins("requirements.txt")
 
-    assert {name: version for name, version in pins(file).items() if constraints.get(name) != version} == {}
-
-
-@pytest.mark.parametrize("name", ["boto3", "huggingface_hub", "pydantic", "PyYAML"])
-def test_a_package_is_the_one_that_the_tests_use(name: str) -> None:
-    assert pins(TOOLS.requirements)[name] == pins("requirements.txt")[name]
+    assert {name: version for name, version in pins(file).items() if tested.get(name) != version} == {}

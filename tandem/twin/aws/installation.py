@@ -48,6 +48,7 @@ def _made(directory: pathlib.Path, requirements: pathlib.Path, say: Callable[[st
         "install",
         "-qq",
         "--disable-pip-version-check",
+        "--require-hashes",
         "-r",
         str(requirements),
     ]

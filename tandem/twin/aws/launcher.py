@@ -22,8 +22,8 @@ REFUSED = 3  # the world outside failed, see the exit codes in docs/decisions
 
 
 def pinned() -> str:
-    """The version of MiniStack in requirements.txt, where it stands once."""
-    lines = (pathlib.Path(__file__).parent / "requirements.txt").read_text().splitlines()
+    """The version of MiniStack in requirements.in, where it is chosen."""
+    lines = (pathlib.Path(__file__).parent / "requirements.in").read_text().splitlines()
     return next(line.split("==")[1].strip() for line in lines if line.startswith("ministack=="))
 
 

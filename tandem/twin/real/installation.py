@@ -59,8 +59,9 @@ def _require_room(folder: Path) -> None:
 
 
 def _install(interpreter: Path) -> None:
-    command = [str(interpreter), "-m", "pip", "install", "-q", "--disable-pip-version-check", "--no-deps", "-r"]
-    done = subprocess.run([*command, str(REQUIREMENTS)], capture_output=True, text=True, errors="replace", check=False)
+    words = ["-q", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS)]
+    command = [str(interpreter), "-m", "pip", "install", *words]
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
     if done.returncode:
         raise RealError(refusal(done.stderr))
 

@@ -1,0 +1,147 @@
+"""Make every lock from its input: `make lock`; `make lock UPGRADE=1` also takes newer packages that none of ours names.
+
+uv resolves for all systems at once and keeps the versions that a lock has. What no Linux of ours installs is then left
+out: a lock holds, for each of MACHINES and PYTHONS, the wheel that pip takes there, and the source where none is.
+A hash that an input names itself is kept: PyTorch's own index serves what PyPI does not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from packaging.markers import Marker
+from packaging.tags import Tag, compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
+
+from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_of, normalize_name, write_lock
+
+PYTHONS = ((3, 11), (3, 12), (3, 13))
+MACHINES = ("x86_64", "aarch64")
+GLIBC = 34  # 2.34, of Amazon Linux 2023; Debian 12 has 2.36
+OLDEST_GLIBC = {"x86_64": 5, "aarch64": 17}  # PEP 600: manylinux1 is glibc 2.5
+LEGACY = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+TARGETS = tuple(itertools.product(PYTHONS, MACHINES))
+UV = Path(sys.executable).parent / "uv"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Make every lock and return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m supply.make_locks", description=__doc__)
+    parser.add_argument("inputs", nargs="*", type=Path, help="inputs; default: all")
+    parser.add_argument("--upgrade", action="store_true", help="take the newest packages that the inputs allow")
+    arguments = parser.parse_args(words)
+    for source in [path.resolve() for path in arguments.inputs] or find_inputs():
+        packages = resolve(source, upgrade=arguments.upgrade)
+        comment = f"Made from {source.name} by `make lock`: change that file, not this one."
+        write_lock(lock_of(source), comment, packages)
+        print(f"{lock_of(source).relative_to(ROOT)}: {len(packages)} packages", flush=True)
+    return 0
+
+
+def resolve(source: Path, *, upgrade: bool) -> list[LockedPackage]:
+    """Return what an input brings along on the targets.
+
+    Raises:
+        subprocess.CalledProcessError: uv found no set of versions that fit; its words are on stderr.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        pins, files = Path(folder) / "pins.txt", Path(folder) / "pylock.toml"
+        if lock_of(source).exists():
+            pins.write_bytes(lock_of(source).read_bytes())  # uv keeps the versions of its output file
+        excludes = source.parent / "excludes.txt"
+        options = [*(["--excludes", str(excludes)] if excludes.exists() else []), *(["--upgrade"] if upgrade else [])]
+        _compile(source, "--output-file", str(pins), "--no-annotate", *options)
+        _compile(pins, "--output-file", str(files), "--format", "pylock.toml", "--no-deps")
+        resolution = tomllib.loads(files.read_text())["packages"]
+    own = read_own_hashes(source)
+    return [package for entry in resolution if (package := to_locked(entry, own)) is not None]
+
+
+def _compile(source: Path, *options: str) -> None:
+    command = [str(UV), "pip", "compile", str(source), "--universal", "--python-version", "3.11", "--quiet"]
+    subprocess.run([*command, "--no-header", *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+
+
+def read_own_hashes(source: Path) -> dict[str, tuple[str, ...]]:
+    """Return the hashes that an input names itself, by package."""
+    lines = source.read_text().replace("\\\n", " ").splitlines()
+    return {
+        normalize_name(line.partition("==")[0]): tuple(re.findall(r"--hash=(\S+)", line))
+        for line in lines
+        if "--hash=" in line and not line.startswith("#")
+    }
+
+
+def to_locked(entry: dict[str, Any], own: dict[str, tuple[str, ...]]) -> LockedPackage | None:
+    """Return the line of one package of a pylock.toml (PEP 751), or None where no target installs it.
+
+    Args:
+        entry: its table.
+        own: hashes that the input names, by package.
+
+    Raises:
+        ValueError: a target has neither a wheel nor a source.
+    """
+    name, version, marker = entry["name"], entry["version"], entry.get("marker", "")
+    targets = [target for target in TARGETS if holds(marker, target)]
+    if not targets:
+        return None
+    hashes = own.get(name) or tuple(dict.fromkeys(digest for target in targets for digest in pick_files(entry, target)))
+    everywhere = len(targets) == len(TARGETS)
+    return LockedPackage(name=name, version=version, marker="" if everywhere else marker, hashes=hashes)
+
+
+def holds(marker: str, target: tuple[tuple[int, int], str]) -> bool:
+    """Return whether a marker is true on a target, at the first or at a late patch version of its Python."""
+    (major, minor), machine = target
+    environment = {
+        "implementation_name": "cpython", "platform_python_implementation": "CPython", "os_name": "posix",
+        "sys_platform": "linux", "platform_system": "Linux", "platform_machine": machine, "platform_release": "",
+        "platform_version": "", "python_version": f"{major}.{minor}", "extra": "",
+    }  # fmt: skip
+    versions = [f"{major}.{minor}.{patch}" for patch in (0, 99)]
+    return not marker or any(
+        Marker(marker).evaluate({**environment, "python_full_version": version, "implementation_version": version})
+        for version in versions
+    )
+
+
+def pick_files(entry: dict[str, Any], target: tuple[tuple[int, int], str]) -> list[str]:
+    """Return the hash of the wheel that pip takes on a target; of the source where there is no wheel."""
+    rank = {tag: place for place, tag in enumerate(list_tags(target))}
+    file, best = entry.get("sdist"), len(rank)
+    for wheel in entry.get("wheels", []):
+        name = wheel.get("name") or unquote(wheel["url"].rpartition("/")[2])
+        place = min((rank[tag] for tag in parse_wheel_filename(name)[3] if tag in rank), default=len(rank))
+        if place < best:
+            file, best = wheel, place
+    if file is None:
+        raise ValueError(f"{entry['name']}=={entry['version']} has no file for {target}")
+    return [f"sha256:{file['hashes']['sha256']}"]
+
+
+def list_tags(target: tuple[tuple[int, int], str]) -> Iterator[Tag]:
+    """Yield the wheel tags of a target, best first, as pip ranks them."""
+    python, machine = target
+    platforms = []
+    for minor in range(GLIBC, OLDEST_GLIBC[machine] - 1, -1):
+        platforms.append(f"manylinux_2_{minor}_{machine}")
+        if minor in LEGACY:
+            platforms.append(f"{LEGACY[minor]}_{machine}")
+    platforms.append(f"linux_{machine}")
+    yield from cpython_tags(python, platforms=platforms)
+    yield from compatible_tags(python, interpreter=f"cp{python[0]}{python[1]}", platforms=platforms)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

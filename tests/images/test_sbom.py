@@ -1,0 +1,104 @@
+"""The SBOM that the tools image's own lines write, and what llmperf's add."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recipe import built, instructions
+
+from supply.lock_file import normalize_name, read_lock
+from tandem.bench.llmperf import source, tokenizer
+from tandem.spec.built_image import LLMPERF, ROOT, TOOLS
+
+pytestmark = pytest.mark.xdist_group("tools-image")
+EMPTY = {"metadata": {}, "components": []}
+
+
+@pytest.fixture(scope="module")
+def sbom() -> dict[str, Any]:
+    return json.loads((built() / "sbom.cdx.json").read_text())
+
+
+def versions(sbom: dict[str, Any], kind: str) -> dict[str, str]:
+    """The components of a package URL's kind: name to version."""
+    return {
+        normalize_name(component["name"]): component["version"]
+        for component in sbom["components"]
+        if component["purl"].startswith(f"pkg:{kind}/")
+    }
+
+
+def write(folder: Path, *words: str) -> dict[str, Any]:
+    """What images/sbom.py makes of a list without packages."""
+    (folder / "packages.json").write_text(json.dumps(EMPTY))
+    program = [
+        sys.executable,
+        str(ROOT / "images" / "sbom.py"),
+        "packages.json",
+        "--name",
+        "image",
+        "--out",
+        "out.json",
+    ]
+    subprocess.run([*program, *words], cwd=folder, check=True)
+    return json.loads((folder / "out.json").read_text())
+
+
+def test_it_is_cyclonedx_of_the_tools_image(sbom: dict[str, Any]) -> None:
+    assert (sbom["bomFormat"], sbom["metadata"]["component"]["name"]) == ("CycloneDX", "tandem-tools")
+
+
+def test_it_names_each_package_of_the_lock_with_its_version(sbom: dict[str, Any]) -> None:
+    assert versions(sbom, "pypi") == {package.name: package.version for package in read_lock(ROOT / TOOLS.requirements)}
+
+
+def test_it_names_the_base_by_its_digest(sbom: dict[str, Any]) -> None:
+    assert list(versions(sbom, "oci").values()) == [TOOLS.base().digest]
+
+
+def test_it_names_every_debian_package_that_is_installed(sbom: dict[str, Any]) -> None:
+    status = Path("/var/lib/dpkg/status")
+    if not status.exists():
+        pytest.skip("this machine has no dpkg")
+    paragraphs = [text for text in status.read_text().split("\n\n") if " installed\n" in text]
+    installed = [re.findall("^Package: (.+)$", text, re.MULTILINE)[0] for text in paragraphs]
+
+    assert versions(sbom, "deb").keys() == {normalize_name(name) for name in installed}
+
+
+def test_what_writes_it_is_not_kept() -> None:
+    folder = built()
+
+    assert [name for name in ("sbom", "sbom.py", "packages.json") if (folder / name).exists()] == []
+
+
+def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes() -> None:
+    [line] = [step.text for step in instructions(LLMPERF) if "sbom.py" in step.text and step.word == "RUN"]
+
+    assert re.findall(r"--component (\S+)", line) == [
+        f"pkg:github/{source.REPOSITORY.removeprefix('https://github.com/')}@{source.COMMIT}",
+        f"pkg:npm/{tokenizer.PACKAGE.replace('@', '%40', 1)}",
+    ]
+
+
+def test_a_component_is_told_by_its_package_url(tmp_path: Path) -> None:
+    document = write(tmp_path, "--base", "python:3", "--component", "pkg:npm/%40scope/name@1.2")
+
+    [component] = [found for found in document["components"] if found["purl"].startswith("pkg:npm/")]
+    assert (component["name"], component["version"]) == ("@scope/name", "1.2")
+
+
+def test_the_same_build_writes_the_same_bytes(tmp_path: Path) -> None:
+    contents = []
+    for _ in range(2):
+        write(tmp_path, "--base", "mirror.acme.dev:5000/python:3@sha256:" + 64 * "a")
+        contents.append((tmp_path / "out.json").read_bytes())
+
+    assert contents[0] == contents[1]
+    assert b"mirror.acme.dev:5000/python" in contents[0]

@@ -1,0 +1,162 @@
+"""The three exits of `make audit`: the real pip-audit asks a server of this machine, npm is played on PATH."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from supply import audit
+from supply.lock_file import ROOT, LockedPackage, write_lock
+
+KNOWN = {
+    "id": "PYSEC-2026-1", "summary": "a flaw", "aliases": [],
+    "affected": [{
+        "package": {"name": "urllib3", "ecosystem": "PyPI"},
+        "ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "2.8.0"}]}],
+    }],
+}  # fmt: skip
+
+
+class Database(BaseHTTPRequestHandler):
+    """OSV's query API, where urllib3 2.7.0 has a flaw and `broken` makes the server fail."""
+
+    def do_POST(self) -> None:
+        query = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        flawed = (query["package"]["name"], query["version"]) == ("urllib3", "2.7.0")
+        body = json.dumps({"vulns": [KNOWN]} if flawed else {}).encode()
+        self.send_response(500 if query["package"]["name"] == "broken" else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture(scope="module")
+def database() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Database) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/v1/query"
+        server.shutdown()
+
+
+def run(lock: Path, *words: str, proxy: str = "") -> subprocess.CompletedProcess[str]:
+    variables = {"PATH": "/usr/bin:/bin", "HOME": str(lock.parent), "NO_PROXY": "127.0.0.1", "HTTPS_PROXY": proxy}
+    return subprocess.run(
+        [sys.executable, "-m", "supply.audit", str(lock), *words], cwd=ROOT, env=variables, capture_output=True,
+        text=True, check=False, timeout=60,
+    )  # fmt: skip
+
+
+def lock(folder: Path, *pins: str) -> Path:
+    path = folder / "requirements.txt"
+    parts = [pin.split("==") for pin in pins]
+    hashes = (f"sha256:{64 * 'a'}",)
+    write_lock(path, "of a test", [LockedPackage(name=n, version=v, marker="", hashes=hashes) for n, v in parts])
+    return path
+
+
+def test_zero_where_no_vulnerability_is_known(tmp_path: Path, database: str) -> None:
+    done = run(lock(tmp_path, "six==1.17.0", "urllib3==2.8.0"), "--osv-url", database)
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "2 packages, 0 known vulnerabilities\n", "")
+
+
+def test_one_and_the_package_where_one_is_known(tmp_path: Path, database: str) -> None:
+    done = run(lock(tmp_path, "six==1.17.0", "urllib3==2.7.0"), "--osv-url", database)
+
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[0] == "urllib3==2.7.0: PYSEC-2026-1, fixed in 2.8.0"
+
+
+def test_both_versions_of_a_package_are_asked_for(tmp_path: Path, database: str) -> None:
+    done = run(lock(tmp_path, "urllib3==2.7.0", "urllib3==2.8.0"), "--osv-url", database)
+
+    assert (done.returncode, done.stdout.splitlines()[1]) == (1, "2 packages, 1 known vulnerabilities")
+
+
+def test_a_local_build_is_asked_for_by_its_public_version(tmp_path: Path, database: str) -> None:
+    done = run(lock(tmp_path, "urllib3==2.7.0+cpu"), "--osv-url", database)
+
+    assert (done.returncode, done.stdout.partition(":")[0]) == (1, "urllib3==2.7.0")
+
+
+@pytest.mark.parametrize(
+    ("words", "proxy", "host"),
+    [
+        (["--osv-url", "http://127.0.0.1:9/v1/query"], "", "127.0.0.1: connection refused"),
+        ([], "http://127.0.0.1:9", "connection refused"),
+    ],
+    ids=["of OSV", "of the package index"],
+)
+def test_three_and_a_sentence_where_nobody_answers(tmp_path: Path, words: list[str], proxy: str, host: str) -> None:
+    done = run(lock(tmp_path, "six==1.17.0"), *words, proxy=proxy)
+
+    assert (done.returncode, done.stdout) == (3, "")
+    [sentence] = done.stderr.splitlines()
+    assert sentence.startswith("Not audited, the vulnerability database cannot be reached: of Python packages (")
+    assert host in sentence
+
+
+def test_three_where_the_database_fails(tmp_path: Path, database: str) -> None:
+    done = run(lock(tmp_path, "broken==1.0"), "--osv-url", database)
+
+    assert (done.returncode, len(done.stderr.splitlines())) == (3, 1)
+
+
+def test_three_where_the_index_has_no_answer_for_a_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pip-audit ends with 0 there, as an index without its JSON API makes it do."""
+    answer = {"dependencies": [{"name": f"p{n}", "skip_reason": "not found"} for n in range(7)], "fixes": []}
+    monkeypatch.setattr(audit, "PIP_AUDIT", program(tmp_path, "pip-audit", json.dumps(answer), 0))
+
+    assert audit.main([str(lock(tmp_path, "six==1.17.0"))]) == audit.UNREACHABLE
+    assert "(no answer for p0, p1, p2, p3, p4 and 2 more)" in capsys.readouterr().err
+
+
+def program(folder: Path, name: str, output: str, code: int) -> Path:
+    """Write an executable that prints and ends."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\ncat <<'END'\n{output}\nEND\nexit {code}\n")
+    path.chmod(0o755)
+    return path
+
+
+MINIMIST = {"range": "<1.2.6", "via": [{"url": "GHSA-xvch-5gv4-984h"}], "fixAvailable": True}
+
+
+class TestNpm:
+    @pytest.mark.parametrize(
+        ("output", "code", "lines"),
+        [
+            ({"vulnerabilities": {}}, 0, set()),
+            (
+                {"vulnerabilities": {"minimist": MINIMIST}},
+                1,
+                {"minimist@<1.2.6: GHSA-xvch-5gv4-984h, fixed in a newer version of the same range"},
+            ),
+        ],
+        ids=["none", "one"],
+    )
+    def test_says_what_npm_knows(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: dict[str, object], code: int, lines: set[str]
+    ) -> None:
+        monkeypatch.setenv("PATH", str(program(tmp_path, "npm", json.dumps(output), code).parent), prepend=":")
+
+        assert {known.describe() for known in audit.audit_npm()} == lines
+
+    def test_an_answer_without_a_list_is_no_answer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        npm = program(tmp_path, "npm", json.dumps({"message": "405 Method Not Allowed", "statusCode": 405}), 1)
+        monkeypatch.setenv("PATH", str(npm.parent), prepend=":")
+
+        with pytest.raises(audit.AuditError, match="405 Method Not Allowed"):
+            audit.audit_npm()

@@ -1,0 +1,70 @@
+"""Every lock against the package index, for each Python and machine: minutes, and the network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_of, read_lock, write_lock
+from supply.make_locks import GLIBC, TARGETS, holds, list_tags
+
+LARGE = {"benchmarks/aiperf-requirements.in", "tandem/twin/real/requirements.in"}  # a GB each, for each target
+Target = tuple[tuple[int, int], str]
+BIN = Path(sys.executable).parent
+pytestmark = [
+    pytest.mark.proof,
+    pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"3.{target[0][1]}-{target[1]}"),
+]
+
+
+def on(target: Target, source: Path) -> list[LockedPackage]:
+    """What a lock installs on a target; its torch is left out where PyTorch's own index would have to be asked."""
+    packages = [replace(found, marker="") for found in read_lock(lock_of(source)) if holds(found.marker, target)]
+    return [found for found in packages if found.name != "torch"]
+
+
+def test_pip_takes_every_file_of_every_lock_that_is_not_large(tmp_path: Path, target: Target) -> None:
+    (major, minor), machine = target
+    platforms = dict.fromkeys(tag.platform for tag in list_tags(target) if tag.platform != "any")
+    words = [
+        "--dry-run",
+        "--no-deps",
+        "--require-hashes",
+        "--implementation",
+        "cp",
+        "--python-version",
+        f"{major}.{minor}",
+    ]
+    here = tmp_path / "requirements.txt"
+    for source in find_inputs():
+        if str(source.relative_to(ROOT)) in LARGE:
+            continue
+        write_lock(here, f"of {machine}", on(target, source))
+        command = [str(BIN / "pip"), "install", "-qq", *words, *(f"--platform={name}" for name in platforms)]
+        done = subprocess.run(
+            [*command, f"--target={tmp_path / 't'}", "-r", str(here)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, f"{source}: {done.stderr}"
+
+
+def test_every_lock_is_closed(tmp_path: Path, target: Target) -> None:
+    """uv reads the metadata of each file for the target and refuses what a lock brings along and does not hold."""
+    (major, minor), machine = target
+    subprocess.run(["make", ".venv-lock/.ready"], cwd=ROOT, check=True, capture_output=True)
+    where = [f"--python-version={major}.{minor}", f"--python-platform={machine}-manylinux_2_{GLIBC}"]
+    command = [str(ROOT / ".venv-lock" / "bin" / "uv"), "pip", "install", "--dry-run", "--require-hashes", *where]
+    here = tmp_path / "requirements.txt"
+    for source in find_inputs():
+        write_lock(here, f"of {machine}", on(target, source))
+        alone = ["--no-deps"] if (source.parent / "excludes.txt").exists() else []  # as it is installed
+        done = subprocess.run(
+            [*command, *alone, f"--target={tmp_path / 't'}", "-r", str(here)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, f"{source}: {done.stderr}"

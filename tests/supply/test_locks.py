@@ -1,0 +1,163 @@
+"""Every lock: exact versions, hashes, no address, all that its input brings along."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_of, normalize_name, read_lock, write_lock
+from tandem.twin.real import installation
+
+INPUTS = find_inputs()
+FOLDERS = ("tandem/bench", "images/tandem")  # of locks whose packages .venv has too
+CLOSED = ("requirements.txt", "requirements-test.txt", *(f"{folder}/requirements.txt" for folder in FOLDERS))
+INSTALLERS = (
+    "Makefile", "images/tandem/Dockerfile", "images/llmperf/Dockerfile", "tandem/twin/aws/installation.py",
+    "tandem/twin/real/installation.py", "benchmarks/llmperf_tool.py", "benchmarks/artifacts.py", "docs/run-by-hand.md",
+)  # fmt: skip
+each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def tracked() -> list[str]:
+    """The files of the repository that stand here."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in listed.splitlines() if (ROOT / name).is_file()]
+
+
+def choices(source: Path) -> list[Requirement]:
+    """What an input names itself."""
+    lines = source.read_text().replace("\\\n", " ").splitlines()
+    named = [line.partition(" #")[0].partition("--hash")[0] for line in lines]
+    return [Requirement(line) for line in named if line.strip() and not line.startswith(("#", "-"))]
+
+
+def all_choices(source: Path) -> list[Requirement]:
+    """What an input names itself or by another file that it takes in whole."""
+    taken = re.findall(r"^-r (\S+)$", source.read_text(), flags=re.MULTILINE)
+    return choices(source) + [found for name in taken for found in all_choices(source.parent / name)]
+
+
+def brought_along(requirements: list[Requirement]) -> set[str]:
+    """The installed distributions that these need, by the metadata of .venv."""
+    waiting, seen = list(requirements), set()
+    while waiting:
+        requirement = waiting.pop()
+        for extra in ("", *requirement.extras):
+            key = (normalize_name(requirement.name), extra)
+            if key in seen:
+                continue
+            seen.add(key)
+            needs = [Requirement(line) for line in importlib.metadata.requires(requirement.name) or []]
+            waiting += [need for need in needs if need.marker is None or need.marker.evaluate({"extra": extra})]
+    return {name for name, _ in seen}
+
+
+def test_every_requirements_file_has_an_input() -> None:
+    files = [ROOT / name for name in tracked() if re.search(r"requirements[\w-]*\.txt$|constraints\.txt$", name)]
+
+    assert set(files) == {lock_of(source) for source in INPUTS}
+
+
+@each_input
+def test_every_package_has_an_exact_version_and_a_hash(source: Path) -> None:
+    packages = read_lock(lock_of(source))
+
+    digests = [digest for package in packages for digest in package.hashes]
+    assert len({package.name for package in packages}) == len(packages) > 0
+    assert [digest for digest in digests if not re.fullmatch(r"sha256:[0-9a-f]{64}", digest)] == []
+
+
+@each_input
+def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None:
+    for file in (source, lock_of(source)):
+        assert not re.search(r"://|^-+(i|index-url|extra-index-url|find-links|f)\b", file.read_text(), re.MULTILINE)
+
+
+@each_input
+def test_every_choice_is_exact_and_stands_in_its_lock(source: Path) -> None:
+    locked = {package.name: package.version for package in read_lock(lock_of(source))}
+
+    assert {normalize_name(found.name): str(found.specifier) for found in all_choices(source)}.items() <= {
+        name: f"=={version}" for name, version in locked.items()
+    }.items()
+
+
+@pytest.mark.parametrize("lock", CLOSED)
+def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> None:
+    source = (ROOT / lock).with_suffix(".in")
+
+    assert {package.name for package in read_lock(ROOT / lock)} == brought_along(all_choices(source))
+
+
+def test_what_is_installed_is_what_is_locked() -> None:
+    locked = {
+        package.name: package.version
+        for name in ("requirements-build.txt", "requirements-test.txt")
+        for package in read_lock(ROOT / name)
+    }
+
+    assert {name: importlib.metadata.version(name) for name in locked} == locked
+
+
+def test_what_two_locks_of_one_environment_hold_is_of_one_version() -> None:
+    tested = {package.name: package.version for package in read_lock(ROOT / "requirements-test.txt")}
+
+    for name in ("requirements.txt", "requirements-build.txt"):
+        found = {package.name: package.version for package in read_lock(ROOT / name)}
+        assert {name: version for name, version in found.items() if tested.get(name, version) != version} == {}
+
+
+def test_the_build_backend_is_the_one_that_is_locked() -> None:
+    requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
+    locked = [f"{package.name}=={package.version}" for package in read_lock(ROOT / "requirements-build.txt")]
+
+    assert set(requires) <= set(locked)
+
+
+@pytest.mark.parametrize("file", INSTALLERS)
+def test_every_installation_asks_for_hashes_or_takes_the_project_alone(file: str) -> None:
+    text = (ROOT / file).read_text().replace("\\\n", " ")
+    if file.endswith(".py"):
+        assert '"--require-hashes"' in text
+        return
+    installs = re.findall(r"pip(?: --python \S+)? install ((?:(?!&&|`).)+)", text)
+
+    assert installs
+    for install in installs:
+        assert "--require-hashes" in install or {"--no-deps", "--no-build-isolation"} <= set(install.split())
+
+
+def test_nothing_else_installs_packages() -> None:
+    expression = re.compile(r"pip(?: --python \S+)? install -|pip\",\s+\"install\"")
+    texts = {name: (ROOT / name).read_text() for name in tracked() if Path(name).suffix in {"", ".py", ".md", ".yaml"}}
+
+    found = {name for name, text in texts.items() if expression.search(text) and not name.startswith("tests/")}
+    assert found - {"docs/decisions/0018-locks-carry-hashes.md"} == set(INSTALLERS)
+
+
+def test_torch_has_a_hash_for_each_machine_and_python() -> None:
+    [torch] = [package for package in read_lock(installation.REQUIREMENTS) if package.name == "torch"]
+
+    assert (torch.version, len(set(torch.hashes))) == ("2.13.0+cpu", 6)
+
+
+def test_a_line_without_a_hash_is_refused(tmp_path: Path) -> None:
+    lock = tmp_path / "requirements.txt"
+    lock.write_text("# a comment\nsix==1.17.0\n")
+
+    with pytest.raises(ValueError, match=r"'six==1\.17\.0' has no exact version or no hash; run `make lock`"):
+        read_lock(lock)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    hashes = ("sha256:a", "sha256:b")
+    package = LockedPackage(name="six", version="1.17.0", marker="python_version < '3.12'", hashes=hashes)
+    write_lock(tmp_path / "requirements.txt", "a comment", [package])
+
+    assert read_lock(tmp_path / "requirements.txt") == [package]

@@ -1,0 +1,83 @@
+"""Which files of a package a lock takes; test_lock_proofs.py asks pip and uv of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supply import make_locks
+
+X86, ARM = ((3, 11), "x86_64"), ((3, 13), "aarch64")
+
+
+def entry(*files: str, source: bool = False, **more: str) -> dict[str, Any]:
+    """A table of pylock.toml; each file's digest is its name."""
+    wheels = [{"name": name, "hashes": {"sha256": name}} for name in files]
+    sdist = {"sdist": {"name": "p-1.tar.gz", "hashes": {"sha256": "source"}}} if source else {}
+    return {"name": "p", "version": "1", "wheels": wheels, **sdist, **more}
+
+
+PURE, BINARY = "p-1-py3-none-any.whl", "p-1-cp311-cp311-manylinux_2_17_x86_64.whl"
+STABLE, NEWER = "p-1-cp310-abi3-manylinux2014_aarch64.whl", "p-1-cp311-cp311-manylinux_2_28_x86_64.whl"
+
+
+@pytest.mark.parametrize(
+    ("files", "target", "picked"),
+    [
+        ((PURE, BINARY), X86, BINARY),
+        ((PURE, BINARY), ARM, PURE),
+        ((STABLE, "p-1-cp314-cp314-manylinux2014_aarch64.whl"), ARM, STABLE),
+        ((BINARY, NEWER), X86, NEWER),
+    ],
+)
+def test_a_target_takes_the_wheel_that_pip_takes(files: tuple[str, ...], target: Any, picked: str) -> None:
+    assert make_locks.pick_files(entry(*files, source=True), target) == [f"sha256:{picked}"]
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        "p-1-cp311-cp311-musllinux_1_2_x86_64.whl", "p-1-cp311-cp311-win_amd64.whl",
+        "p-1-cp311-cp311-macosx_11_0_arm64.whl", "p-1-cp311-cp311-manylinux_2_39_x86_64.whl",
+    ],
+)  # fmt: skip
+def test_where_no_wheel_fits_the_source_is_taken(file: str) -> None:
+    assert make_locks.pick_files(entry(file, source=True), X86) == ["sha256:source"]
+
+
+def test_a_package_without_a_file_for_a_target_is_refused() -> None:
+    with pytest.raises(ValueError, match="p==1 has no file for"):
+        make_locks.pick_files(entry("p-1-cp311-cp311-win_amd64.whl"), X86)
+
+
+@pytest.mark.parametrize(
+    ("marker", "written"),
+    [
+        ("sys_platform == 'linux'", ""),
+        ("python_full_version < '3.14' and os_name == 'posix'", ""),
+        ("python_full_version < '3.11.3'", "python_full_version < '3.11.3'"),
+        ("platform_machine == 'x86_64'", "platform_machine == 'x86_64'"),
+    ],
+)
+def test_a_marker_stays_where_targets_differ(marker: str, written: str) -> None:
+    package = make_locks.to_locked(entry("p-1-py3-none-any.whl", marker=marker), {})
+
+    assert package is not None
+    assert package.marker == written
+
+
+@pytest.mark.parametrize("marker", ["sys_platform == 'win32'", "python_version < '3.11'", "extra == 'docs'"])
+def test_what_no_target_installs_is_left_out(marker: str) -> None:
+    assert make_locks.to_locked(entry("p-1-py3-none-any.whl", marker=marker), {}) is None
+
+
+def test_a_hash_of_the_input_stands_before_the_index(tmp_path: Path) -> None:
+    source = tmp_path / "requirements.in"
+    source.write_text("# --hash=sha256:no\nP==1 \\\n    --hash=sha256:own\nq==2\n")
+
+    package = make_locks.to_locked(entry("p-1-py3-none-any.whl"), make_locks.read_own_hashes(source))
+
+    assert package is not None
+    assert package.hashes == ("sha256:own",)
