@@ -655,15 +655,18 @@ def _metrics(seen: Seen, guarded: Guarded) -> Iterator[tuple[str, float]]:
 
 
 def act(  # noqa: PLR0913 - what was seen, what it demands, and in whose name
-    clients: Clients, guarded: Guarded, seen: Seen, demanded: Due, *, who: str, run: str | None = None
+    clients: Clients, guarded: Guarded, seen: Seen, demanded: Due, *, who: str, run: str | None = None,
+    publishes: bool = True,
 ) -> Report:  # fmt: skip
     """Do what is due: fence, scale down, terminate, publish, tell. Never raises for AWS: see `Report.failed`.
 
     Args:
         who: stops, where there is no fence yet.
         run: that is stopped; None takes the lease's.
+        publishes: whether the pass is counted in CloudWatch; the guard's functions alone may publish there.
     """
     work = _Pass(clients, guarded, seen, demanded, who=who, run=run or (seen.lease.run if seen.lease else None))
+    work.publishes = publishes
     if demanded.why:
         work.stop()
     return work.end()
@@ -681,6 +684,7 @@ class _Pass:
         self.failed: list[str] = []
         self.told: list[str] = []
         self.terminated: tuple[str, ...] = ()
+        self.publishes = True
 
     def stop(self) -> None:
         """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
@@ -711,7 +715,8 @@ class _Pass:
         blind = not self.due.why and bool(self.seen.unknown) and self.who == REAPER and bool(_ours(self.seen))
         change = "blind" if blind else "failed" if metrics[STOP_FAILURES] else self.due.state or ""
         said = self._tell(change) if self.due.why or blind else False
-        self._publish(metrics)
+        if self.publishes:
+            self._publish(metrics)
         if self.due.why:
             self._record(change, said=said)
         return Report(seen=self.seen, due=self.due, done=tuple(self.done), failed=tuple(self.failed),
@@ -914,7 +919,7 @@ def _lease_stands(clients: Clients, guarded: Guarded, seen: Seen) -> bool:
 
 
 def stop(  # noqa: PLR0913 - each is a field of the fence
-    clients: Clients, guarded: Guarded, *, who: str, why: str, run: str | None, now: datetime
+    clients: Clients, guarded: Guarded, *, who: str, why: str, run: str | None, now: datetime, publishes: bool = False
 ) -> Report:  # fmt: skip
     """Stop the fleet: fence it, set the node group to 0. The reaper's passes see to the rest.
 
@@ -922,12 +927,14 @@ def stop(  # noqa: PLR0913 - each is a field of the fence
         who: as of Fence.
         why: in a sentence; a fence that is there already keeps its own.
         run: that is stopped; None takes the lease's, where there is one.
+        publishes: as of act; a person sees by the report what failed.
 
     Raises nothing for AWS: what could not be done is in the report's `failed`.
     """
     seen = look(clients, guarded, now)
     asked = replace(due(seen, guarded), why=(sentence(why),), scale_down=_may_scale(seen))
-    return act(clients, guarded, seen, asked, who=sentence(who), run=sentence(run) if run else None)
+    return act(clients, guarded, seen, asked, who=sentence(who), run=sentence(run) if run else None,
+               publishes=publishes)  # fmt: skip
 
 
 def release(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> Fence:

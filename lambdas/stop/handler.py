@@ -39,7 +39,7 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     report = stop(
         clients, guarded, who="budget" if notified is not None else str(asked.get("who") or "lambda"),
         why=f"budget notification: {notified}" if notified is not None else str(asked.get("why") or BY_HAND),
-        run=str(asked["run"]) if asked.get("run") else None, now=datetime.now(UTC),
+        run=str(asked["run"]) if asked.get("run") else None, now=datetime.now(UTC), publishes=True,
     )  # fmt: skip
     said = report.as_json()
     print(json.dumps(said))

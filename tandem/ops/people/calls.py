@@ -17,7 +17,7 @@ WHO = (("sts", "GetCallerIdentity"),)
 LOOK = (("s3", "GetObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInstances"))
 STOP = (
     *WHO, *LOOK, ("eks", "DescribeCluster"), ("s3", "PutObject"), ("eks", "UpdateNodegroupConfig"),
-    ("ec2", "TerminateInstances"), ("cloudwatch", "PutMetricData"), ("sns", "Publish"),
+    ("ec2", "TerminateInstances"), ("sns", "Publish"),
     ("cloudwatch", "GetMetricStatistics"), ("autoscaling", "DescribeAutoScalingGroups"),
     ("autoscaling", "SuspendProcesses"), ("autoscaling", "UpdateAutoScalingGroup"), ("scheduler", "ListSchedules"),
 )  # fmt: skip

@@ -66,12 +66,12 @@ RIGHTS = (
     Right(kinds=("viewer",), on="budgets", needs=("status", "start"), actions=("budgets:ViewBudget",)),
     Right(kinds=("viewer",), on="everywhere", actions=("cloudwatch:DescribeAlarms", "cloudwatch:GetMetricStatistics"),
           needs=("status", "start", "stop by the function", "stop", "destroy")),
-    Right(kinds=("viewer",), on="schedules", needs=("status", "start", "doctor --prove-stop"),
-          actions=("scheduler:GetSchedule",)),
-    Right(kinds=("viewer",), on="everywhere", needs=("start", "stop", "destroy"), actions=(
+    Right(kinds=_SEES, on="schedules", needs=("status", "start", "doctor"), actions=("scheduler:GetSchedule",)),
+    Right(kinds=_SEES, on="everywhere", needs=("status", "start", "stop", "doctor", "destroy"), actions=(
         "autoscaling:DescribeAutoScalingGroups", "scheduler:ListSchedules",
     )),
-    Right(kinds=("viewer",), on="functions", needs=("start",), actions=("lambda:GetFunctionConfiguration",)),
+    Right(kinds=_SEES, on="functions", needs=("status", "start", "doctor"),
+          actions=("lambda:GetFunctionConfiguration",)),
     Right(kinds=("viewer",), on="dashboards", actions=("cloudwatch:GetDashboard",),
           why="opens the dashboards in the console: docs/watch.md"),
     Right(kinds=("viewer",), on="everywhere", needs=("bench publish", "destroy"),
@@ -90,7 +90,7 @@ RIGHTS = (
     Right(kinds=("engineer",), on="results", needs=("bench publish",), actions=(
         "s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject",
     )),
-    Right(kinds=("engineer",), on="own metrics", needs=("bench publish", "stop"),
+    Right(kinds=("engineer",), on="own metrics", needs=("bench publish",),
           actions=("cloudwatch:PutMetricData",)),
     Right(kinds=("engineer",), on="logs", actions=("logs:FilterLogEvents",),
           why="reads what servers and both functions said: docs/runbook.md"),
