@@ -23,6 +23,7 @@ from tandem.spec.faults import SpecError
 
 EPILOG = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 the world outside failed; 4 void"
 INTERRUPTED = 130
+CHANGING = frozenset({"start", "stop", "destroy"})  # commands whose reader may be gone before they have acted
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +94,8 @@ def _run_words(argv: Sequence[str] | None) -> int:
             print_faults(error.faults)
         only_warnings = all(fault.severity == "warning" for fault in error.faults)
         return int(Exit.STALE if only_warnings else Exit.BAD_INPUT)
-    except BrokenPipeError:
-        return int(Exit.DONE)
+    except BrokenPipeError:  # nobody reads any more; a command that changes something may not have done it
+        return int(Exit.WORLD_FAILED if options.command in CHANGING else Exit.DONE)
     except KeyboardInterrupt:
         return INTERRUPTED
     except (OSError, RuntimeError) as error:

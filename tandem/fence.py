@@ -28,6 +28,7 @@ VARIABLES = "TANDEM_"  # a Lambda's variable is this and the field's name in cap
 TRIES = 4  # of a conditional write that somebody else came before
 # At most 3 x (2 + 8) s and 3 s of waiting a call; stacks/guard_functions.py gives a pass its time by these.
 CALLS = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
+STOP_PREFIX = "stop-"  # and the run: the name of a lease's one-shot stop
 LARGEST = 1 << 20  # bytes; what is longer is none of ours
 LONGEST_WORDS = 300
 LONGEST_WHY = 1000  # characters; SNS takes no message above 256 KiB, and a stop must be told
@@ -179,7 +180,9 @@ class Clients:
     """boto3's clients of one account and region, and this machine's clock.
 
     Args:
+        eks_once: as eks, and never repeats a call by itself: whose fleet it is would not be read again before.
         wall_s: seconds since the epoch. No monotonic clock: that one stands still while a machine sleeps.
+        pause: waits for so many seconds.
     """
 
     s3: Any
@@ -189,7 +192,14 @@ class Clients:
     cloudwatch: Any
     scheduler: Any
     autoscaling: Any
+    eks_once: Any = None
     wall_s: Callable[[], float] = time.time
+    pause: Callable[[float], None] = time.sleep
+
+    def __post_init__(self) -> None:
+        """Take the usual client where nobody gives one that never repeats a call."""
+        if self.eks_once is None:
+            object.__setattr__(self, "eks_once", self.eks)
 
     @classmethod
     def of(cls, region: str, session: Any = None) -> Self:
@@ -200,8 +210,10 @@ class Clients:
             session: a boto3 session; None takes the surrounding credentials.
         """
         make = (session or boto3.session.Session()).client
-        services = [each.name for each in fields(cls) if each.default is MISSING]
+        services = [client.name for client in fields(cls) if client.default is MISSING]
         clients = {service: make(service, region_name=region, config=CALLS) for service in services}
+        once = CALLS.merge(Config(retries={"total_max_attempts": 1}))
+        clients["eks_once"] = make("eks", region_name=region, config=once)
         for client in clients.values():
             aws_fault.watch_answers(client)
         return cls(**clients)
@@ -452,6 +464,8 @@ def read_lease(clients: Clients, guarded: Guarded, pointer: Pointer) -> tuple[Le
         said = json.loads(found.body)
         if said["run"] != pointer.run or not isinstance(said["beats"], bool):
             raise ValueError("another run's" if said["run"] != pointer.run else "beats")
+        if said["schedule"] != f"{STOP_PREFIX}{pointer.run}":
+            raise ValueError("names another run's stop")
         labels = _label(said["node_label"])
         return Lease(
             run=pointer.run, who=sentence(said["who"]), experiment=_text_or_none(said["experiment"]), node_label=labels,

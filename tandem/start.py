@@ -18,7 +18,7 @@ from botocore.exceptions import ClientError
 
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.scaling import LAUNCH, read_scaling_groups, resume_launch
-from tandem.guard.schedules import STOP_PREFIX, delete_unnamed_schedule, list_foreign_schedules
+from tandem.guard.schedules import delete_unnamed_schedule, list_foreign_schedules
 from tandem.shell_command import quote_command
 from tandem.stop import (
     BLOCK_MARGIN,
@@ -28,6 +28,7 @@ from tandem.stop import (
     POINTER_KEY,
     RAISED,
     RUN,
+    STOP_PREFIX,
     Clients,
     Fence,
     Guarded,
@@ -42,6 +43,7 @@ from tandem.stop import (
     lease_key,
     look,
     read_lease,
+    read_pointer,
     scale_to_zero,
     tell,
     words,
@@ -302,6 +304,10 @@ class _Start:
                 # a release of an older Tandem, or one that died, left the stop of the run that its fence ended
                 delete_unnamed_schedule(self.clients, self.guarded, ended)
                 strangers = list_foreign_schedules(self.clients, self.guarded, self.lease)
+            pointer = read_pointer(self.clients, self.guarded) if strangers else Pointer()
+        if any(schedule.name == f"{STOP_PREFIX}{pointer.run}" for schedule in strangers):
+            raise RefusedError(f"run {pointer.run} has the fleet now", where=self.guarded.group,
+                               change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
         for schedule in strangers:
             command = quote_command(
                 "aws", "scheduler", "delete-schedule", "--group-name", group, "--name", schedule.name, "--region",
@@ -374,13 +380,13 @@ class _Start:
         return arn
 
     def _create_schedule(self) -> None:
-        self.armed_here = True  # also where the answer is lost
+        armed_before, self.armed_here = self.armed_here, True  # also where the answer is lost
         try:
             self.clients.scheduler.create_schedule(**schedule(self.guarded, self.lease))
         except ClientError as error:
             if code_of(error) != "ConflictException":
                 raise
-            self.armed_here = False  # of an earlier start of the same run: read back like a new one
+            self.armed_here = armed_before  # of an earlier start of the same run: read back like a new one
 
     def _refuse(self, loss: str) -> RefusedError:
         return RefusedError(f"stopped before the raise: {loss}; nothing was raised", where=self.guarded.group,
@@ -434,7 +440,7 @@ class _Start:
 
     def _size_group(self, labels: Mapping[str, Any]) -> None:
         self.may_be_raised = True
-        self.clients.eks.update_nodegroup_config(
+        self.clients.eks_once.update_nodegroup_config(
             clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group, labels=labels,
             scalingConfig={"minSize": 0, "desiredSize": self.asked.nodes},
         )  # fmt: skip
@@ -445,7 +451,7 @@ class _Start:
             labels = self._describe().get("labels", {})
             strays = [name for name in labels if name.startswith(LABELS) and name not in self.lease.node_label]
             if strays:
-                self.owner.call_if_own(lambda: self.clients.eks.update_nodegroup_config(
+                self.owner.call_if_own(lambda: self.clients.eks_once.update_nodegroup_config(
                     clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group,
                     labels={"removeLabels": strays},
                 ), self._refuse)  # fmt: skip

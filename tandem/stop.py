@@ -21,9 +21,11 @@ from tandem.fence import (
     FENCE_FIELDS,
     FENCE_KEY,
     LEASE_FIELDS,
+    MOST_PASSES,
     POINTER_KEY,
     RAISED,
     RUN,
+    STOP_PREFIX,
     TRIES,
     UNREADABLE,
     Clients,
@@ -54,7 +56,7 @@ from tandem.fence import (
     write,
     write_lease,
 )  # fmt: skip
-from tandem.guard.ownership import is_fresh
+from tandem.guard.ownership import call_again, is_fresh
 from tandem.guard.pager import iterate_pages
 from tandem.guard.scaling import (
     GROUP_TAG,
@@ -90,6 +92,7 @@ __all__ = [
     "REAPER",
     "RUN",
     "STOP_FAILURES",
+    "STOP_PREFIX",
     "UNITS",
     "Clients",
     "Due",
@@ -644,6 +647,8 @@ def _misused(seen: Seen, guarded: Guarded, lease: Lease) -> Iterator[tuple[datet
 def _ended(seen: Seen, guarded: Guarded, lease: Lease) -> Iterator[tuple[datetime, str]]:
     """Yield the reasons that the lease itself gives."""
     now = seen.now
+    if lease.ending and lease.ending + ENDING_LIMIT <= now:
+        yield lease.ending + ENDING_LIMIT, f"run {lease.run} ends since {plain(lease.ending)} and is not gone"
     if lease.deadline <= now:
         yield lease.deadline, f"the lease of run {lease.run} ended at {plain(lease.deadline)}"
     longest = lease.created + timedelta(hours=guarded.max_hours)  # no start writes a longer one; nodes may be replaced
@@ -721,7 +726,7 @@ class _Pass:
             self._fence()
         self.failed.extend(self.due.failed)
         # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
-        if (self.due.scale_down or ((insists or not before) and may_scale(self.seen))) and self._is_still_due():
+        if self.due.scale_down or ((insists or not before) and may_scale(self.seen)):
             self._scale_down()
         if self.due.hold and self._is_still_due(at_once=True):
             self._hold_scaling_groups()
@@ -803,8 +808,8 @@ class _Pass:
     def _scale_down(self) -> None:
         guarded = self.guarded
         with self._trying(f"setting {guarded.group} to 0"):
-            scale_to_zero(self.clients, guarded)
-            self.done.append(f"{guarded.group} set to 0")
+            if call_again(self.clients, lambda: scale_to_zero(self.clients, guarded), self._is_still_due):
+                self.done.append(f"{guarded.group} set to 0")
 
     def _hold_scaling_groups(self) -> None:
         """Pull the third lever: EKS refuses 0, or does not do it."""
@@ -908,7 +913,7 @@ class _Pass:
             )  # fmt: skip
             if new.state == "stopped" and new == replace(found, etag=""):
                 return None
-            return replace(new, passes=found.passes + 1, last_look=self.seen.now)
+            return replace(new, passes=min(found.passes + 1, MOST_PASSES), last_look=self.seen.now)
 
         fence = self.seen.fence
         if fence is None or not fence.closed:
@@ -930,7 +935,7 @@ def scale_to_zero(clients: Clients, guarded: Guarded) -> None:
     Raises:
         RAISED: EKS does not answer, or refuses.
     """
-    clients.eks.update_nodegroup_config(
+    clients.eks_once.update_nodegroup_config(
         clusterName=guarded.cluster, nodegroupName=guarded.node_group, scalingConfig={"minSize": 0, "desiredSize": 0}
     )
 

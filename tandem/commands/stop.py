@@ -6,6 +6,7 @@ Exit codes: 0 done; 2 bad input, or not allowed now; 3 something of the stop cou
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import time
 from collections.abc import Iterator
@@ -89,7 +90,8 @@ def _end(chosen: Selection, clients: Clients, limits: Guarded, who: str, run: st
     from tandem.ops.status import moment  # noqa: PLC0415
 
     def show(sentence: str) -> None:
-        print(f"    {moment():%H:%M:%S}  {sentence}", flush=True, file=sys.stderr if chosen.as_json else sys.stdout)
+        with contextlib.suppress(BrokenPipeError):  # an end goes on where nobody reads it, as under `| head`
+            print(f"    {moment():%H:%M:%S}  {sentence}", flush=True, file=sys.stderr if chosen.as_json else sys.stdout)
 
     show(f"{limits.environment}: {who} ends {f'run {run}' if run else 'the run'}; no fence stays behind it")
     try:

@@ -77,12 +77,13 @@ class _NormalEnd:
 
     def finish(self, run: str | None, rest: Callable[[timedelta], None]) -> EndReport:
         """Take every step."""
-        pointer, lease = self._require_lease(run)
+        pointer, lease, present = self._require_lease(run)
         lease = self._announce_end(lease)
         owner = LeaseOwner(self.clients, self.guarded, pointer, lease)
-        with self._expecting(f"setting {self.guarded.group} to 0"):
-            owner.call_if_own(lambda: scale_to_zero(self.clients, self.guarded), self._lose)
-        self._report(f"{self.guarded.group} set to 0")
+        if present:
+            with self._expecting(f"setting {self.guarded.group} to 0"):
+                owner.call_if_own(lambda: scale_to_zero(self.clients, self.guarded), self._lose)
+            self._report(f"{self.guarded.group} set to 0")
         self._await_empty(rest)
         with self._expecting(f"deleting schedule {lease.schedule}"):
             owner.call_if_own(lambda: delete_own_schedule(self.clients, self.guarded, lease), self._lose)
@@ -92,7 +93,8 @@ class _NormalEnd:
         self._report(f"run {lease.run} has no lease any more; its one-shot stop {lease.schedule} is deleted")
         return EndReport(run=lease.run, done=tuple(self.done))
 
-    def _require_lease(self, run: str | None) -> tuple[Pointer, Lease]:
+    def _require_lease(self, run: str | None) -> tuple[Pointer, Lease, bool]:
+        """Return pointer, lease, and whether there is a node group to size."""
         seen, name = look(self.clients, self.guarded, self.clock()), self.guarded.environment
         for source in ("fence", "lease"):
             if source in seen.unknown:
@@ -117,7 +119,7 @@ class _NormalEnd:
                                  change=self._again())  # fmt: skip
             raise RefusedError("it is another's, so it is left alone", where=self.guarded.group,
                                change=f"tandem status --env {name} says whose it is")  # fmt: skip
-        return seen.pointer, seen.lease
+        return seen.pointer, seen.lease, seen.present is not False
 
     def _announce_end(self, lease: Lease) -> Lease:
         """Write into the lease that it ends; a second end keeps the moment of the first."""

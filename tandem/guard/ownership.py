@@ -10,20 +10,30 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from botocore.exceptions import ClientError
+
 from tandem.fence import (
     RAISED,
     TRIES,
+    UNREADABLE,
     Clients,
     Guarded,
     Lease,
     Pointer,
     WorldError,
+    code_of,
     read_fence,
     read_lease,
     read_pointer,
 )
 
 FRESH_S = 30.0  # a reading that is older by the wall clock is read again
+PAUSE_S = 1.0  # before a call is made again
+# what botocore itself would repeat a call for (botocore.retries.standard, of botocore 1.43)
+BUSY = frozenset({
+    "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestLimitExceeded",
+    "RequestThrottled", "ServerException", "ServiceUnavailableException", "500", "502", "503", "504",
+})  # fmt: skip
 Answer = TypeVar("Answer")
 
 
@@ -74,13 +84,18 @@ class LeaseOwner:
             WorldError: each reading takes too long.
             Exception: as `refuse` makes it.
         """
-        for _ in range(TRIES):
+        for attempt in range(TRIES):
             began_s = self.clients.wall_s()
             loss = self.find_loss()
             if loss:
                 raise refuse(loss)
             if is_fresh(self.clients, began_s):
-                return act()
+                try:
+                    return act()
+                except RAISED as error:
+                    if attempt == TRIES - 1 or not is_passing(error):
+                        raise
+                self.clients.pause(PAUSE_S)
         raise WorldError(f"to read whose fleet it is took more than {FRESH_S:.0f} s, {TRIES} times",
                          where=self.guarded.environment,
                          change="S3 is slow, or this machine sleeps: try again")  # fmt: skip
@@ -102,6 +117,31 @@ class LeaseOwner:
             if is_fresh(self.clients, began_s):
                 return True
         return False
+
+
+def call_again(clients: Clients, act: Callable[[], object], may: Callable[[], bool]) -> bool:
+    """Call, and again where AWS was busy or did not answer, each time only if it still may; whether it was done.
+
+    Raises:
+        RAISED: as `act` raises at last.
+    """
+    for attempt in range(TRIES):
+        if not may():
+            return False
+        try:
+            act()
+        except RAISED as error:
+            if attempt == TRIES - 1 or not is_passing(error):
+                raise
+            clients.pause(PAUSE_S)
+        else:
+            return True
+    return False
+
+
+def is_passing(error: BaseException) -> bool:
+    """Whether a call that failed so may be done, or go through, a moment later."""
+    return code_of(error) in BUSY if isinstance(error, ClientError) else not isinstance(error, UNREADABLE)
 
 
 def is_fresh(clients: Clients, began_s: float) -> bool:

@@ -60,7 +60,7 @@ def relabel_nodes(
             change["removeLabels"] = gone
         if seen.labels != label:
             LeaseOwner(clients, guarded, pointer, written).call_if_own(
-                lambda: clients.eks.update_nodegroup_config(
+                lambda: clients.eks_once.update_nodegroup_config(
                     clusterName=guarded.cluster, nodegroupName=guarded.node_group, labels=change
                 ),
                 lambda loss: RefusedError(f"the labels are not set: {loss}", where=guarded.group,

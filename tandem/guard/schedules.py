@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 from botocore.exceptions import ClientError
 
-from tandem.fence import TRIES, Clients, Guarded, Lease, code_of, read_pointer, short
+from tandem.fence import STOP_PREFIX, TRIES, Clients, Guarded, Lease, code_of, read_pointer, short
 from tandem.guard.ownership import is_fresh
 from tandem.guard.pager import iterate_pages
-
-STOP_PREFIX = "stop-"  # and the run: the name of a lease's one-shot stop
 
 
 @dataclass(frozen=True, kw_only=True)

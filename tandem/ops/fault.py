@@ -37,6 +37,7 @@ ACTIONS = {
     ("budgets", "DescribeBudget"): "budgets:ViewBudget",
     ("budgets", "DescribeBudgets"): "budgets:ViewBudget",
     ("budgets", "DescribeNotificationsForBudget"): "budgets:ViewBudget",
+    ("budgets", "DescribeSubscribersForNotification"): "budgets:ViewBudget",
     ("elbv2", "DescribeLoadBalancers"): "elasticloadbalancing:DescribeLoadBalancers",
     ("elbv2", "DescribeTargetGroups"): "elasticloadbalancing:DescribeTargetGroups",
     ("elbv2", "DescribeTags"): "elasticloadbalancing:DescribeTags",

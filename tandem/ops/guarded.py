@@ -38,6 +38,12 @@ def guarded(environment: Environment) -> Guarded:
     )
 
 
+def stop_topic_arn(environment: Environment) -> str:
+    """Return the ARN of the topic that stops the fleet, whoever publishes to it."""
+    here = f"{environment.region}:{environment.account}"
+    return f"arn:{partition_of(environment.region)}:sns:{here}:{names.stop_topic(environment)}"
+
+
 def prefix_of(environment: Environment) -> str:
     """Return what stands before the keys of fence and leases: a bucket that is not our own may be another's too.
 

@@ -9,6 +9,7 @@ budget; ALARM: the threshold was passed); AWS Lambda API reference, GetFunctionC
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from typing import Any, Literal, Self
 from tandem.ops.account import client
 from tandem.ops.caller import BriefSession
 from tandem.ops.fault import OpsError, ask, code_of
+from tandem.ops.guarded import stop_topic_arn
 from tandem.spec import names
 from tandem.spec.budgets import by_hand
 from tandem.spec.environment import Environment
@@ -34,6 +36,7 @@ from tandem.stop import (
 
 SILENT = timedelta(minutes=4 * PASS_MINUTES)  # three passes missed, and CloudWatch's own delay
 SPENT = "spent: no further alert this month"
+_NOTIFICATION_KEYS = ("NotificationType", "ComparisonOperator", "Threshold", "ThresholdType")  # that name an alert
 NOTIFICATION_PAGES = 5  # a budget has at most ten notifications
 PathName = Literal["schedule", "reaper", "budget"]
 PathState = Literal["armed", "unarmed", "absent", "unknown"]
@@ -237,17 +240,36 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
     name, stops = names.budget(environment), kind != "capacity-block"
     try:
         answer = ask(budgets, "DescribeBudget", f"budget {name}", AccountId=environment.account, BudgetName=name)
-        alerts = list(_list_notifications(budgets, environment)) if stops else []
+        alerts = list(_list_stopping_alerts(budgets, environment)) if stops else []
     except OpsError as fault:
         if code_of(fault.__cause__) == "NotFoundException":
             return _judge_missing_budget(environment, stops=stops)
         raise
-    spent = float(answer["Budget"].get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
-    limit = float(answer["Budget"].get("BudgetLimit", {}).get("Amount", 0))
+    budget = answer["Budget"]
+    spent = _read_amount(budget.get("CalculatedSpend", {}).get("ActualSpend"), name)
+    limit = _read_amount(budget.get("BudgetLimit"), name)
+    kinds = (budget.get("BudgetType"), budget.get("TimeUnit"))
     month = f"{spent:,.2f} of {limit:,.2f} USD this month"
     if not stops:
         return StopPath(name="budget", state="absent", sentence=f"{month}; only tells people: a block is paid")
+    if kinds != ("COST", "MONTHLY") or not 0 < limit < math.inf:
+        said = f"{name} is of {kinds[0]}, {kinds[1]}, up to {limit:,.2f} USD: no monthly budget of cost with a limit"
+        return StopPath(name="budget", state="unarmed", sentence=said)
     return _judge_alerts(alerts, spent, limit, month)
+
+
+def _read_amount(spend: Mapping[str, Any] | None, name: str) -> float:
+    """Return an amount in USD, 0 where none is said.
+
+    Raises:
+        OpsError: it is no number.
+    """
+    amount = (spend or {}).get("Amount", 0)
+    try:
+        return float(amount)
+    except (TypeError, ValueError):
+        raise OpsError(f"an amount is no number: {str(amount)[:40]!r}", where=f"budget {name}",
+                       change="look at it in the console of AWS Budgets") from None  # fmt: skip
 
 
 def _judge_missing_budget(environment: Environment, *, stops: bool) -> StopPath:
@@ -276,13 +298,28 @@ def _list_notifications(budgets: Any, environment: Environment) -> Iterator[Mapp
             return
 
 
+def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Mapping[str, Any]]:
+    """Yield the alerts of actual cost of which the stop topic is told; one that only mails somebody stops nothing."""
+    name, topic = names.budget(environment), stop_topic_arn(environment)
+    for alert in _list_notifications(budgets, environment):
+        if not _is_of_spent_cost(alert) or not isinstance(alert.get("Threshold"), float | int):
+            continue
+        wanted = {key: alert[key] for key in _NOTIFICATION_KEYS if key in alert}
+        answer = ask(
+            budgets, "DescribeSubscribersForNotification", f"budget {name}", AccountId=environment.account,
+            BudgetName=name, Notification=wanted,
+        )  # fmt: skip
+        if any(subscriber.get("Address") == topic for subscriber in answer.get("Subscribers", [])):
+            yield alert
+
+
 def _judge_alerts(alerts: list[Mapping[str, Any]], spent: float, limit: float, month: str) -> StopPath:
     """Return whether an alert is still to come: AWS sends each once in a period, as soon as its threshold is passed."""
-    actual = [alert for alert in alerts if _is_of_spent_cost(alert)]
-    if not actual:
-        return StopPath(name="budget", state="unarmed", sentence=f"{month}; it has no alert of actual cost")
+    if not alerts:
+        sentence = f"{month}; it has no alert of actual cost that tells the stop topic"
+        return StopPath(name="budget", state="unarmed", sentence=sentence)
     ahead = sorted(
-        (amount, words) for amount, words in (_threshold_of(alert, limit) for alert in actual if _is_pending(alert))
+        (amount, words) for amount, words in (_threshold_of(alert, limit) for alert in alerts if _is_pending(alert))
         if amount >= spent
     )  # fmt: skip
     if not ahead:

@@ -35,7 +35,7 @@ CALLS = (
     ("cloudwatch", "DescribeAlarms"),
     ("lambda", "GetFunctionConfiguration"),
     ("budgets", "DescribeBudget"),
-    ("budgets", "DescribeNotificationsForBudget"),
+    ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),
 )
 """Service and operation of every call; GetCallerIdentity needs no right."""
 

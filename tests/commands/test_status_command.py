@@ -341,6 +341,7 @@ def test_a_half_deployed_environment_is_told(undeployed: Fleet, capsys: pytest.C
 SELDOM = {"DescribeCluster", "GetFunctionConfiguration"}  # where there is no node group; where the reaper is silent
 RIGHTS = {
     "GetObject": "s3:GetObject", "DescribeBudget": "budgets:ViewBudget", "DescribeNotificationsForBudget": "budgets:",
+    "DescribeSubscribersForNotification": "budgets:",
 }  # fmt: skip
 
 

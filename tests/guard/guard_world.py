@@ -120,7 +120,8 @@ class World:
         """What stands in for boto3's clients."""
         return Clients(
             s3=SimpleNamespace(get_object=self._get, put_object=self._put),
-            eks=SimpleNamespace(describe_nodegroup=self._describe, update_nodegroup_config=self._update),
+            eks=SimpleNamespace(describe_nodegroup=self._describe),
+            eks_once=SimpleNamespace(update_nodegroup_config=self._update),
             ec2=SimpleNamespace(describe_instances=self._list, terminate_instances=self._terminate),
             sns=SimpleNamespace(publish=self._publish),
             cloudwatch=SimpleNamespace(put_metric_data=self._measure, get_metric_statistics=self._figures),
@@ -132,7 +133,7 @@ class World:
                 describe_auto_scaling_groups=self._scaling_groups, suspend_processes=self._suspend,
                 resume_processes=self._resume, update_auto_scaling_group=self._size_scaling_group,
             ),
-            wall_s=self._wall_s,
+            wall_s=self._wall_s, pause=lambda _: None,
         )  # fmt: skip
 
     def _wall_s(self) -> float:

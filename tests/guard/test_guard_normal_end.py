@@ -8,7 +8,7 @@ import pytest
 from guard_world import GUARDED, Crash
 
 from tandem.guard.normal_end import EMPTY_LOOKS, end_lease
-from tandem.stop import FENCE_KEY, POINTER_KEY, RefusedError, WorldError, lease_key, reap
+from tandem.stop import FENCE_KEY, OWNER_TAG, POINTER_KEY, RefusedError, WorldError, lease_key, reap
 
 
 @pytest.fixture
@@ -148,7 +148,35 @@ def test_the_reaper_leaves_an_ending_lease_alone_for_30_minutes(world, start, pa
     world.size({"minSize": 0, "desiredSize": 0})
     before = passes(25).due.why
 
-    assert (before, passes(5).due.why) == ((), ("fenced by reap: run r1 has a lease and its fleet is at 0",))
+    why = passes(5).due.why[0]
+    assert (before, "run r1 ends since 2026-11-21T08:00:00Z and is not gone" in why) == ((), True)
+
+
+def test_the_reaper_ends_a_fleet_whose_end_died_long_before_the_deadline(world, start, passes):
+    start("r1", hours=8)
+    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"ending": world.now.isoformat()})
+    passes(45)
+
+    assert world.alive == []
+
+
+def test_an_end_of_a_fleet_whose_node_group_is_gone_comes_to_its_end(world, start, end):
+    start("r1")
+    world.group = None
+    world.machines.clear()
+
+    assert end(reaper=False).run == "r1"
+
+
+def test_an_end_leaves_a_strangers_node_group(world, start, end):
+    start("r1")
+    world.group["tags"] = {"made-by": "another tool"}
+    for machine in world.machines:
+        machine.tags.pop(OWNER_TAG)
+
+    with pytest.raises(RefusedError, match="it is another's, so it is left alone"):
+        end(reaper=False)
+    assert len(world.alive) == 1
 
 
 def test_the_reaper_ends_a_fleet_whose_end_died_before_it_was_sized(world, start, passes):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from guard_world import GUARDED, LABEL
+from guard_world import GUARDED, LABEL, refused
 
 from tandem.guard.ownership import FRESH_S, LeaseOwner
 from tandem.guard.schedules import delete_unnamed_schedule
@@ -254,20 +254,64 @@ def test_the_stop_that_an_older_release_left_is_taken_away(world, start):
     assert set(world.schedules) == {"stop-r2"}
 
 
-def test_a_lost_answer_of_the_schedule_keeps_no_later_start(world, start):
+def test_a_lost_answer_of_the_schedule_is_asked_for_again(world, start):
     create = world._create
 
     def create_and_lose(**request):
+        world._create = create
         create(**request)
         raise OSError("the answer is lost")
 
     world._create = create_and_lose
+    start("r1")
+
+    assert set(world.schedules) == {"stop-r1"}
+
+
+def test_a_schedule_of_which_the_answer_is_lost_goes_with_its_lease(world, start):
+    create = world._create
+
+    def create_and_refuse(**request):
+        create(**request)
+        raise refused("AccessDeniedException", "CreateSchedule")
+
+    world._create = create_and_refuse
     with pytest.raises(WorldError, match="arming the one-shot stop failed"):
         start("r1")
-    world._create = create
-    start("r2")
 
-    assert set(world.schedules) == {"stop-r2"}
+    assert world.schedules == {}
+
+
+def test_a_raise_that_is_repeated_reads_first_whose_fleet_it_is(world, start, usurp):
+    """The machine slept while the call was under way, and woke to a socket that had timed out."""
+    update = world._update
+
+    def sleep_and_time_out(**_request):
+        world._update = update
+        usurp()
+        raise OSError("timed out")
+
+    world._update = sleep_and_time_out
+    with pytest.raises(RefusedError, match="run b has the fleet now"):
+        start("a", hours=8, nodes=2)
+
+    assert (size(world), "stop-b" in world.schedules) == (1, True)
+
+
+def test_no_command_deletes_the_stop_of_the_present_run(world, start):
+    """A start with an old look at the lease names whoever has the fleet, not his stop."""
+    sleep_before(world, "autoscaling.describe_auto_scaling_groups", lambda: start("b"))
+
+    with pytest.raises(RefusedError, match="run b has the fleet now") as refusal:
+        start("a")
+    assert "delete-schedule" not in str(refusal.value)
+
+
+def test_a_lease_that_names_another_runs_stop_is_none(world, start):
+    start("r1")
+    world.put(lease_key("r1"), world.read(lease_key("r1")) | {"schedule": "stop-b"})
+
+    assert read_lease(world.clients, GUARDED, read_pointer(world.clients, GUARDED))[0] is None
 
 
 def test_labels_that_a_sleeping_relabel_set_are_taken_off(world, start):

@@ -12,7 +12,7 @@ from botocore.stub import Stubber
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen
 
 from tandem.ops.fault import OpsError
-from tandem.ops.guarded import guarded
+from tandem.ops.guarded import guarded, stop_topic_arn
 from tandem.ops.paths import (
     NOTIFICATION_PAGES,
     StopPath,
@@ -133,12 +133,18 @@ def boto_client(service: str) -> Any:
     return boto3.client(service, region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y")  # noqa: S106
 
 
-def budget_path(spent: float, *alerts: dict[str, Any], kind: str = "spot", pages: int = 1) -> StopPath:
+STOPS = {"SubscriptionType": "SNS", "Address": stop_topic_arn(SPOT)}
+
+
+def budget_path(
+    spent: float, *alerts: dict[str, Any], kind: str = "spot", pages: int = 1, subscriber: dict[str, str] = STOPS,
+    **changes: Any,
+) -> StopPath:  # fmt: skip
     """Return the path of a budget of 2,000 USD with these alerts."""
     budgets = boto_client("budgets")
     money = {"BudgetName": "b", "BudgetType": "COST", "TimeUnit": "MONTHLY",
              "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
-             "CalculatedSpend": {"ActualSpend": {"Amount": str(spent), "Unit": "USD"}}}  # fmt: skip
+             "CalculatedSpend": {"ActualSpend": {"Amount": str(spent), "Unit": "USD"}}, **changes}  # fmt: skip
     with Stubber(budgets) as stub:
         stub.add_response("describe_budget", {"Budget": money})
         if kind != "capacity-block":
@@ -146,6 +152,9 @@ def budget_path(spent: float, *alerts: dict[str, Any], kind: str = "spot", pages
                 empty = {"Notifications": [], "NextToken": f"page {number}"}
                 stub.add_response("describe_notifications_for_budget", empty)
             stub.add_response("describe_notifications_for_budget", {"Notifications": alerts})
+            for each in alerts:
+                if (each["NotificationType"], each["ComparisonOperator"]) == ("ACTUAL", "GREATER_THAN"):
+                    stub.add_response("describe_subscribers_for_notification", {"Subscribers": [subscriber]})
         return read_budget_path(budgets, SPOT, kind)
 
 
@@ -184,6 +193,29 @@ def test_a_budget_without_an_alert_ahead_is_unarmed(spent: float, alerts: list[d
     path = budget_path(spent, *alerts)
 
     assert (path.state, words in path.sentence) == ("unarmed", True)
+
+
+def test_an_alert_that_only_mails_somebody_stops_nothing() -> None:
+    path = budget_path(10, alert(100), subscriber={"SubscriptionType": "EMAIL", "Address": "oncall@example.com"})
+
+    assert (path.state, "no alert of actual cost that tells the stop topic" in path.sentence) == ("unarmed", True)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"BudgetType": "USAGE"}, {"TimeUnit": "ANNUALLY"}, {"BudgetLimit": {"Amount": "0", "Unit": "USD"}},
+     {"BudgetLimit": {"Amount": "Infinity", "Unit": "USD"}}],
+    ids=["of usage", "of a year", "of nothing", "without a limit"],
+)  # fmt: skip
+def test_a_budget_that_is_no_monthly_one_of_cost_is_unarmed(changes: dict[str, Any]) -> None:
+    path = budget_path(10, alert(100), **changes)
+
+    assert (path.state, "no monthly budget of cost with a limit" in path.sentence) == ("unarmed", True)
+
+
+def test_an_amount_that_is_no_number_is_said() -> None:
+    with pytest.raises(OpsError, match="an amount is no number: 'abc'"):
+        budget_path(10, alert(100), BudgetLimit={"Amount": "abc", "Unit": "USD"})
 
 
 def test_alerts_of_a_second_page_count() -> None:

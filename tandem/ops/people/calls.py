@@ -31,6 +31,7 @@ RELABEL = (*WHO, *LOOK, ("s3", "PutObject"), ("eks", "UpdateNodegroupConfig"))
 START = (
     *WHO, *LOOK, ("ec2", "DescribeCapacityReservations"), ("cloudwatch", "GetMetricStatistics"),
     ("budgets", "DescribeBudget"), ("budgets", "DescribeNotificationsForBudget"),
+    ("budgets", "DescribeSubscribersForNotification"),
     ("lambda", "GetFunctionConfiguration"), ("s3", "PutObject"), ("scheduler", "CreateSchedule"),
     ("scheduler", "GetSchedule"), ("scheduler", "ListSchedules"), ("scheduler", "DeleteSchedule"),
     ("eks", "UpdateNodegroupConfig"), ("autoscaling", "DescribeAutoScalingGroups"),

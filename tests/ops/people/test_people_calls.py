@@ -37,7 +37,8 @@ from tandem.stop import release, stop
 
 BY_COMMAND = {  # what the commands themselves ask beside tandem.start and tandem.stop
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
-              ("budgets", "DescribeNotificationsForBudget"), ("lambda", "GetFunctionConfiguration"),
+              ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),
+              ("lambda", "GetFunctionConfiguration"),
               ("ec2", "DescribeCapacityReservations")},
     "stop": {("eks", "DescribeCluster"), ("cloudwatch", "GetMetricStatistics")},
 }  # fmt: skip
@@ -63,7 +64,7 @@ def test_starts_make_the_calls_of_their_table() -> None:
     for refusal in ("", "AccessDeniedException"):
         world = World(ignores=True)
         world.scaling = {"MinSize": 0, "DesiredCapacity": 1}
-        stopped(world, passes=2)
+        stopped(world, passes=3)
         world.ignores = False
         world.advance(30)
         release(world.clients, GUARDED, who="anna", now=world.now)
@@ -112,8 +113,6 @@ def test_new_labels_make_the_calls_of_their_table() -> None:
     world.advance(5)
     world.calls.clear()
     clients = world.clients
-    update = clients.eks.update_nodegroup_config
-    clients.eks.update_nodegroup_config = lambda **change: update(**{"scalingConfig": {}, **change})
 
     relabel_nodes(clients, GUARDED, run="r1", label={"raise.tandem/other": "first"}, now=world.now)
 
