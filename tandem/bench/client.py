@@ -256,6 +256,7 @@ def _take_headers(reply: Reply, response: aiohttp.ClientResponse) -> None:
     reply.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     reply.content_encoding = response.headers.get("Content-Encoding", "").strip().lower()
     reply.retry_after_s = _retry_after_s(response.headers.get("Retry-After"))
+    reply.server_header = response.headers.get("Server", "")[:DETAIL] or None
     reply.says_keep_alive = _says_keep_alive(response)
     if response.status != OK:
         reply.error = f"status_{response.status}"

@@ -20,7 +20,7 @@ from tandem.bench import answer
 from tandem.bench.answer import Answer
 from tandem.bench.body import read_page
 from tandem.bench.client import Client
-from tandem.bench.event import EventError
+from tandem.bench.event import DETAIL, EventError
 from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.manifest import Offers
 from tandem.bench.record import NULL
@@ -51,6 +51,8 @@ class Found:
         version: what /version says; None where it says nothing.
         models: the names the server may give the model that was asked for, for `answer.read`.
         listed: every model that /v1/models lists.
+        owned_by: who owns the model, as /v1/models says; None where it does not.
+        server_header: what the Server header of the stream says; None where it has none.
         notes: sentences on pages that were too long to be read, and on connections that a server does not keep.
     """
 
@@ -58,7 +60,15 @@ class Found:
     version: str | None
     models: frozenset[str]
     listed: tuple[str, ...]
+    owned_by: str | None = None
+    server_header: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> str:
+        """What the server calls itself, each name with where it stands; nothing is concluded from it."""
+        places = {"/version": self.version, "owned_by": self.owned_by, "Server": self.server_header}
+        return ", ".join(f"{place} {name}" for place, name in places.items() if name is not None) or "nothing"
 
 
 async def probe(
@@ -89,7 +99,8 @@ async def probe(
     named = names or frozenset({server.model, seen.model or server.model})
     reply, version, note = await _read_version(client)
     closes = CLOSES if stream.says_keep_alive and not reply.reused else None
-    return Found(offers, version, named, listed, tuple(sentence for sentence in (note, closes) if sentence))
+    notes = tuple(sentence for sentence in (note, closes) if sentence)
+    return Found(offers, version, named, listed, _find_owner(cards, server.model), stream.server_header, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +178,12 @@ def _names(cards: list[dict[str, Any]], model: str) -> frozenset[str]:
     root = next((card.get("root") for card in cards if card["id"] == model), None)
     same = {card["id"] for card in cards if root is not None and card.get("root") == root}
     return frozenset({model, *same, *([root] if isinstance(root, str) else [])})
+
+
+def _find_owner(cards: list[dict[str, Any]], model: str) -> str | None:
+    """Return `owned_by` of the model's card, as the server says it."""
+    owner = next((card.get("owned_by") for card in cards if card["id"] == model), None)
+    return owner[:DETAIL] if isinstance(owner, str) and owner else None
 
 
 async def _read_version(client: Client) -> tuple[Reply, str | None, str | None]:

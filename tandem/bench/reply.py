@@ -33,6 +33,7 @@ class Reply:
         reconnected: 1 where it was asked again on a fresh connection, because the reused one died before any byte; all
             times are then those of the second asking.
         says_keep_alive: whether the response lets another request follow on its connection.
+        server_header: what the response's Server header says; None where it has none.
         url: what was asked, for messages.
         limit_bytes: how many bytes the body may have, before and after decompression.
         excess: the sentence that says how the body exceeded its limit; None where it did not.
@@ -51,6 +52,7 @@ class Reply:
     reused: bool | None = None
     reconnected: int = 0
     says_keep_alive: bool = False
+    server_header: str | None = None
     url: str = "the server"
     limit_bytes: int = STREAM_BYTES
     excess: str | None = None

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 import uvloop
-from closing_server import MODEL, Closing, ClosingServer, closing_server
+from closing_server import MODEL, OWNER, Closing, ClosingServer, closing_server
 from one_request import LONG, asking
 from planned import suite_file
 from running import settings, until
 
-from tandem.bench import answer
+from tandem.bench import answer, manifest
 from tandem.bench.client import Client
 from tandem.bench.manifest import Arm
 from tandem.bench.probe import CLOSES, Found, probe
@@ -127,6 +127,13 @@ def test_probe_notes_nothing_of_server_that_keeps_connections() -> None:
     assert probe_server("never").notes == ()
 
 
+def test_probe_takes_names_as_the_server_says_them() -> None:
+    found = probe_server("never")
+
+    assert (found.version, found.owned_by, found.server_header) == (None, OWNER, "closing-server/1.0")
+    assert found.names == f"owned_by {OWNER}, Server closing-server/1.0"
+
+
 def run_against(closing: Closing, folder: Path) -> tuple[list[Record], str]:
     """Run twelve requests with connections that the run opens itself."""
 
@@ -145,6 +152,14 @@ def test_run_against_closing_server_fails_no_request(closing: Closing, tmp_path:
     records, _ = run_against(closing, tmp_path)
 
     assert ({record.error for record in records}, len(records)) == ({None}, 12)
+
+
+def test_manifest_has_names_as_the_server_says_them(tmp_path: Path) -> None:
+    run_against("never", tmp_path)
+    arm = manifest.read(tmp_path / "out").arms[0]
+
+    assert (arm.server_version, arm.owned_by, arm.server_header) == (None, OWNER, "closing-server/1.0")
+    assert arm.runtime is None
 
 
 def test_run_counts_reconnected_requests_in_a_note(tmp_path: Path) -> None:
