@@ -34,7 +34,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench import wire
 from tandem.bench.certificate import describe_tls_error
-from tandem.bench.connection import make_connector, watch_answer
+from tandem.bench.connection import create_connector, watch_answer
 from tandem.bench.event import DETAIL
 from tandem.bench.fault import BenchError
 from tandem.bench.reply import Reply
@@ -83,8 +83,8 @@ class Client:
 
     async def __aenter__(self) -> Self:
         """Open the sessions; no connection yet."""
-        self._session = self._open_session(make_connector(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S))
-        self._fresh_session = self._open_session(make_connector(limit=0, force_close=True))
+        self._session = self._open_session(create_connector(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S))
+        self._fresh_session = self._open_session(create_connector(limit=0, force_close=True))
         return self
 
     def _open_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:

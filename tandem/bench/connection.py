@@ -29,7 +29,7 @@ class MarkedConnection(ResponseHandler):
         super().data_received(data)
 
 
-def make_connector(**options: Any) -> aiohttp.TCPConnector:
+def create_connector(**options: Any) -> aiohttp.TCPConnector:
     """Return a connector whose connections are marked; `options` are those of `aiohttp.TCPConnector`."""
     connector = aiohttp.TCPConnector(ttl_dns_cache=None, **options)
     make: Callable[..., ResponseHandler] = MarkedConnection
