@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import foreign_servers
@@ -47,6 +48,19 @@ def row(**changes: object) -> Row:
         "closes": True, "tpot_ms": 10.0, "logged_ms": 10.0,
     }  # fmt: skip
     return Row(**{**stated, **changes})
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ends within ten seconds; one that nobody has waited for is gone too."""
+    stat = Path(f"/proc/{process}/stat")
+    for _ in range(100):
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def listening(*, name: str = "s", port: str = "{port}") -> ForeignServer:
@@ -150,13 +164,17 @@ def test_servers_end_with_who_started_them(tmp_path: Path) -> None:
                           capture_output=True, check=False).returncode == 1  # fmt: skip
 
 
-def test_held_server_ends_when_its_starter_is_killed() -> None:
+def test_held_server_and_its_children_end_with_their_starter() -> None:
     read, write = os.pipe()
-    held = subprocess.Popen([sys.executable, str(HERE / "hold.py"), "sleep", "60"], stdin=read)
-    os.close(read)
-    os.close(write)  # as a kill of the starter does
+    command = [sys.executable, str(HERE / "hold.py"), "sh", "-c", "sleep 60 & echo $!; wait"]
+    with subprocess.Popen(command, stdin=read, stdout=subprocess.PIPE, text=True) as held:
+        os.close(read)
+        assert held.stdout is not None
+        child = int(held.stdout.readline())
+        os.close(write)  # as a kill of the starter does
+        assert held.wait(20) != 0
 
-    assert held.wait(20) != 0
+    assert is_gone(child)
 
 
 def test_recordings_are_of_the_servers_that_are_measured() -> None:
