@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 
-.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage real record-real clean
+.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage real record-real others clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -135,5 +135,17 @@ real: setup ## measure real vLLM servers on this machine; 4 GB of disk, a quarte
 record-real: setup ## record again what real vLLM servers send: tests/bench/streams
 	$(BIN)/python benchmarks/record_streams.py
 
+# --no-deps: the lock names all that the servers need; mock-llm is an npm package, of an exact version
+.venv-others/.ready: benchmarks/foreign/requirements.txt .venv/.ready
+	@echo "==> llama.cpp's server, xpyd-sim and mock-llm into .venv-others (360 MB, a minute)"
+	$(PYTHON) -m venv .venv-others
+	.venv-others/bin/pip install -qq --no-deps --require-hashes -r $<
+	$(BIN)/npm install --prefix .venv-others --no-save --package-lock=false --no-audit --no-fund --loglevel=error \
+		@dwmkerr/mock-llm@0.1.29
+	@touch $@
+
+others: setup .venv-others/.ready ## measure servers of others (llama.cpp, xpyd-sim, mock-llm); under ten minutes; RECORD=1
+	$(BIN)/python benchmarks/foreign_servers.py $(if $(RECORD),--record)
+
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-real .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lock .venv-others .venv-real .venv-tools .venv-llmperf node_modules cdk.out build

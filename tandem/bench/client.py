@@ -1,16 +1,19 @@
 """One request on the wire, measured right.
 
-Invariant: a request is sent once, whatever happens to it, and its read loop keeps (time, bytes), counts the bytes and
-does nothing else; what a server does never raises, it is a word in the reply. No redirect is followed, and no answer is
-read beyond its limit (`response_limits`).
+Invariant: a request is sent once, but for the one case below, and its read loop keeps (time, bytes), counts the bytes
+and does nothing else; what a server does never raises, it is a word in the reply. No redirect is followed, and no
+answer is read beyond its limit (`response_limits`).
 
 How the times are taken: `start_ns` in the moment the body is handed to the transport (headers and body leave in one
 write), so that waiting for a connection is not in it; each read when the event loop hands its bytes over. How long
 after a server's write that is, by load, stands in docs/measurement.md. Run it on uvloop, parse after the request.
 
-Not retried: aiohttp repeats a request on a stale connection only where its method is idempotent
-(`IDEMPOTENT_METHODS` in aiohttp/client.py, RFC 9112 9.3.1), and every request that is measured is a POST. Stale
-connections are avoided instead: idle ones are closed here after KEEP_ALIVE_S, before a vLLM closes them.
+The one case: a connection that had carried a whole request dies before any byte of the next answer (RFC 9112 9.3.1).
+llama.cpp's server closes after each stream although it says keep-alive, and a request may be on its way by then. It is
+asked once more, on a connection of its own (`connection.py`), and the reply says so. aiohttp repeats only idempotent
+methods (`IDEMPOTENT_METHODS` in aiohttp/client.py) and every measured request is a POST, so a page is repeated by
+aiohttp alone and a measured request by this module alone. Stale connections are avoided where a server keeps its word:
+idle ones are closed here after KEEP_ALIVE_S, before a vLLM closes them.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ import email.utils
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace, TracebackType
 from typing import Self
@@ -30,6 +34,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench import wire
 from tandem.bench.certificate import describe_tls_error
+from tandem.bench.connection import create_connector, watch_answer
 from tandem.bench.event import DETAIL
 from tandem.bench.fault import BenchError
 from tandem.bench.reply import Reply
@@ -72,13 +77,19 @@ class Client:
         self.server = server
         self._limit, self._trust_env = limit, trust_env
         self._session: aiohttp.ClientSession | None = None
+        self._fresh_session: aiohttp.ClientSession | None = None
         self._watches: set[Watch] = set()
         self._interrupted = False
 
     async def __aenter__(self) -> Self:
-        """Open the session; no connection yet."""
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S, ttl_dns_cache=None),
+        """Open the sessions; no connection yet."""
+        self._session = self._open_session(create_connector(limit=self._limit, keepalive_timeout=KEEP_ALIVE_S))
+        self._fresh_session = self._open_session(create_connector(limit=0, force_close=True))
+        return self
+
+    def _open_session(self, connector: aiohttp.TCPConnector) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=HEADERS | ({"Authorization": f"Bearer {self.server.api_key}"} if self.server.api_key else {}),
             trace_configs=[_connection_trace()],
@@ -86,14 +97,14 @@ class Client:
             read_bufsize=READ_BYTES,
             trust_env=self._trust_env,
         )
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close every connection."""
-        if self._session is not None:
-            await self._session.close()
+        for session in (self._session, self._fresh_session):
+            if session is not None:
+                await session.close()
 
     async def open_connections(self, count: int) -> int:
         """Open connections until `count` are open and idle; return how many are. Never raises for a server.
@@ -118,7 +129,10 @@ class Client:
         return await self._exchange(_Request("GET", self.server.root + path, outs, limit_bytes))
 
     async def ask(self, ask: Ask, outs: TimeOuts) -> Reply:
-        """Send one request, once, and return its reply; never raises for what the server does.
+        """Send one request and return its reply; never raises for what the server does.
+
+        It is sent twice where a reused connection dies before any byte of the answer; then `Reply.reconnected` is 1
+        and every time of the reply is that of the second sending.
 
         Raises:
             BenchError: the request cannot be formed (`wire.body`).
@@ -138,13 +152,14 @@ class Client:
 
     async def _exchange(self, request: _Request) -> Reply:
         reply = Reply(time.monotonic_ns(), url=request.url, limit_bytes=request.limit_bytes)
+        if self._interrupted:
+            reply.error, reply.error_detail, reply.end_ns = "interrupted", INTERRUPTED, reply.start_ns
+            return reply
         try:
             async with asyncio.timeout(None) as bound:
                 watch = Watch(reply, request.outs, bound)
                 self._watches.add(watch)
-                if self._interrupted:
-                    watch.cut("interrupted", INTERRUPTED)
-                await self._send(request, reply, watch)
+                await self._send_again_if_stale(request, reply, watch)
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a TimeoutError is an OSError
             reply.error, reply.error_detail = _word(error, reply, watch, request.outs)
         finally:
@@ -153,17 +168,33 @@ class Client:
             self._watches.discard(watch)
         return reply
 
-    async def _send(self, request: _Request, reply: Reply, watch: Watch) -> None:
+    async def _send_again_if_stale(self, request: _Request, reply: Reply, watch: Watch) -> None:
+        """Send; send a measured request once more where its connection was stale."""
         assert self._session is not None, "a Client is used inside `async with`"
+        assert self._fresh_session is not None, "both sessions are opened together"
+        body = _StampedBody(request.content, reply, watch)
+        try:
+            await self._send(self._session, request, reply, watch, body)
+        except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
+            if request.ask is None or not reply.reused or body.saw_answer():
+                raise
+            reply.reconnected = 1
+            watch.sent = False
+            again = _StampedBody(request.content, reply, watch)
+            await self._send(self._fresh_session, request, reply, watch, again)
+
+    async def _send(
+        self, session: aiohttp.ClientSession, request: _Request, reply: Reply, watch: Watch, body: _StampedBody
+    ) -> None:
         if request.ask is not None:
             watch.expect(request.ask)
         else:
             watch.sent = True  # no body will tell; what is not measured may be timed from its beginning
             watch.most_events = sys.maxsize  # a page may hold any text
-        answer = self._session.request(
+        answer = session.request(
             request.method,
             request.url,
-            data=_StampedBody(request.content, reply, watch) if request.ask is not None else None,
+            data=body if request.ask is not None else None,
             headers={"X-Request-Id": request.ask.request_id} if request.ask is not None else {"Accept": "*/*"},
             allow_redirects=False,
             timeout=aiohttp.ClientTimeout(total=None, connect=request.outs.connect_s),
@@ -190,12 +221,18 @@ class _StampedBody(aiohttp.BytesPayload):
     def __init__(self, content: bytes, reply: Reply, watch: Watch) -> None:
         super().__init__(content, content_type="application/json")
         self._reply, self._watch = reply, watch
+        self._saw_answer: Callable[[], bool] = lambda: False  # no byte was sent, so none was answered
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
         """Stamp, then write."""
+        self._saw_answer = watch_answer(writer)
         self._watch.sent = True
         self._reply.start_ns = time.monotonic_ns()
         await super().write_with_length(writer, content_length)
+
+    def saw_answer(self) -> bool:
+        """Return whether a byte came on the connection after this body was written to it."""
+        return self._saw_answer()
 
 
 def _connection_trace() -> aiohttp.TraceConfig:
@@ -219,11 +256,20 @@ def _take_headers(reply: Reply, response: aiohttp.ClientResponse) -> None:
     reply.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     reply.content_encoding = response.headers.get("Content-Encoding", "").strip().lower()
     reply.retry_after_s = _retry_after_s(response.headers.get("Retry-After"))
+    reply.server_header = response.headers.get("Server", "")[:DETAIL] or None
+    reply.says_keep_alive = _says_keep_alive(response)
     if response.status != OK:
         reply.error = f"status_{response.status}"
         reply.limit_bytes = ERROR_BODY_BYTES
         if "Location" in response.headers:
             reply.error_detail = f"it points to {response.headers['Location'][:DETAIL]}, which is not followed"
+
+
+def _says_keep_alive(response: aiohttp.ClientResponse) -> bool:
+    """Return whether another request may follow on the connection, as HTTP/1.1 has it (RFC 9112 9.3)."""
+    has_end = "Content-Length" in response.headers or "Transfer-Encoding" in response.headers
+    closes = "close" in response.headers.get("Connection", "").lower()
+    return response.version == aiohttp.HttpVersion11 and has_end and not closes
 
 
 async def _read_body(reply: Reply, response: aiohttp.ClientResponse, line_limit_bytes: int) -> None:

@@ -176,7 +176,7 @@ class Known:
     """What is known of an arm beside its page.
 
     Args:
-        runtime: nxdi-v0 reads the page as V0's; None: the page itself tells V0 from V1.
+        runtime: nxdi-v0 reads the page as V0's; None: only a page with every counter of V0's form is read as V0's.
         speculates: None: only the page is asked.
         window: num_speculative_tokens: no step commits more than one token above it.
     """
@@ -197,10 +197,10 @@ def rates(change: Change, known: Known = NOTHING_KNOWN, *, failed: int = 0) -> R
         known: what is known of the arm.
         failed: requests of the turn that failed: V0 counts their steps and not their tokens.
     """
-    v0 = known.runtime == "nxdi-v0" or (known.runtime is None and "decode_steps" not in change.counts)
+    v0 = known.runtime == "nxdi-v0" or (known.runtime is None and _has_v0_form(change.counts))
     work = _work(change.counts, v0=v0)
     if v0 and (failed or not change.idle):
-        return Rates(absent=("the V0 engine counts an answer's tokens when it ends, and some did not end in the turn",))
+        return Rates(absent=("an answer's tokens are counted when it ends, and some did not end in the turn",))
     absent = _unusable(work)
     values = {} if work is None or absent else {"target_steps_per_token": work.steps / work.tokens}
     if change.counts.get("drafts"):
@@ -224,14 +224,19 @@ class _Work(NamedTuple):
     firsts: float
 
 
+def _has_v0_form(counts: Mapping[str, float]) -> bool:
+    return "decode_steps" not in counts and all(key in counts for key in _V0_KEYS)
+
+
 def _work(counts: Mapping[str, float], *, v0: bool) -> _Work | None:
-    keys = ("generation_tokens", "request_tokens_sum", "requests_finished") if v0 else _V1_KEYS
+    keys = _V0_KEYS if v0 else _V1_KEYS
     if not all(key in counts for key in keys):
         return None
     first, tokens, firsts = (counts[key] for key in keys)
     return _Work(first, tokens, firsts) if v0 else _Work(first + firsts, tokens, firsts)
 
 
+_V0_KEYS = ("generation_tokens", "request_tokens_sum", "requests_finished")
 _V1_KEYS = ("decode_steps", "generation_tokens", "first_tokens")
 
 

@@ -2,7 +2,8 @@
 
 Invariant: closed: `concurrency` workers, each of which asks, writes its record, and only then asks again. Open:
 requests start when they are due, whatever became of those before; how late each really started stands in its record
-(start_s - due_s), so a client that cannot keep up shows. Nothing is asked twice.
+(start_s - due_s), so a client that cannot keep up shows. Nothing is asked twice here; the client alone asks again where
+a reused connection dies (`client.py`).
 """
 
 from __future__ import annotations

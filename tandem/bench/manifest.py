@@ -52,8 +52,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         model: model asked for.
         artifact_key: key of the compiled artifact it serves.
         image: container image, by digest.
-        server_version: what /version said.
-        runtime: nxdi-v0, nxdi-v1 or native: how its counters are to be read.
+        server_version, owned_by, server_header: what /version, /v1/models and the Server header said of it.
+        runtime: nxdi-v0, nxdi-v1 or native, as its environment declares it: how its counters are to be read.
         speculation: None where it is not known; it is never guessed.
         offers: what the probe found.
         placement: which part of a host it ran on, as --placement said at the last beginning; each record has its own.
@@ -66,6 +66,8 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     artifact_key: str | None = None
     image: str | None = None
     server_version: str | None = None
+    owned_by: str | None = None
+    server_header: str | None = None
     runtime: str | None = None
     speculation: Speculation | None = None
     offers: Offers = Offers()

@@ -120,6 +120,11 @@ def _failures(total: Tally) -> Iterator[str]:
         yield f"{arm}: failed with {word}: {number} of {asked[arm]} requests; in no latency"
     for arm, number in _by_arm(total.retried):
         yield f"{arm}: asked more than once: {number} of {asked[arm]} requests"
+    for arm, number in _by_arm(total.reconnected):
+        yield (
+            f"{arm}: asked again on a fresh connection, because the reused one died before any byte: {number} of "
+            f"{asked[arm]} requests; their times are those of the second asking"
+        )
     for arm, number in _by_arm(total.short):
         yield f"{arm}: fewer than 2 tokens, and so no TPOT: {number} of {asked[arm]} answers"
 

@@ -20,7 +20,7 @@ from tandem.bench import answer
 from tandem.bench.answer import Answer
 from tandem.bench.body import read_page
 from tandem.bench.client import Client
-from tandem.bench.event import EventError
+from tandem.bench.event import DETAIL, EventError
 from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.manifest import Offers
 from tandem.bench.record import NULL
@@ -36,6 +36,10 @@ NO_PAGE = ("status_404", "status_405", "status_501")
 QUESTION = "Name three colours."
 TOKENS = 8
 LISTED_MOST = 20
+CLOSES = (
+    "its server closes the connection after a stream although it says keep-alive: a request that dies on a reused "
+    "connection before any byte is asked again on a fresh one (reconnected in its record)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +51,24 @@ class Found:
         version: what /version says; None where it says nothing.
         models: the names the server may give the model that was asked for, for `answer.read`.
         listed: every model that /v1/models lists.
-        notes: sentences on pages that were too long to be read.
+        owned_by: who owns the model, as /v1/models says; None where it does not.
+        server_header: what the Server header of the stream says; None where it has none.
+        notes: sentences on pages that were too long to be read, and on connections that a server does not keep.
     """
 
     offers: Offers
     version: str | None
     models: frozenset[str]
     listed: tuple[str, ...]
+    owned_by: str | None = None
+    server_header: str | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> str:
+        """What the server calls itself, each name with where it stands; nothing is concluded from it."""
+        places = {"/version": self.version, "owned_by": self.owned_by, "Server": self.server_header}
+        return ", ".join(f"{place} {name}" for place, name in places.items() if name is not None) or "nothing"
 
 
 async def probe(
@@ -81,10 +95,12 @@ async def probe(
         thinking=thinking, ignore_eos=ignore_eos, seed=seed,
     )  # fmt: skip
     trial = _Trial(client, server, plain, names, listed)
-    offers, seen = await trial.offers()
+    offers, stream, seen = await trial.offers()
     named = names or frozenset({server.model, seen.model or server.model})
-    version, note = await _read_version(client)
-    return Found(offers, version, named, listed, (note,) if note else ())
+    reply, version, note = await _read_version(client)
+    closes = CLOSES if stream.says_keep_alive and not reply.reused else None
+    notes = tuple(sentence for sentence in (note, closes) if sentence)
+    return Found(offers, version, named, listed, _find_owner(cards, server.model), stream.server_header, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +113,11 @@ class _Trial:
     names: frozenset[str]
     listed: tuple[str, ...]
 
-    async def offers(self) -> tuple[Offers, Answer]:
+    async def offers(self) -> tuple[Offers, Reply, Answer]:
         """Return what the server offers, and its last answer."""
         everything = await self._try(EVERYTHING)
         if everything is not None:
-            return _seen(EVERYTHING, *everything), everything[1]
+            return _seen(EVERYTHING, *everything), *everything
         last = await self._try(NOTHING)
         assert last is not None, "a refusal of the plain request is a fault"
         taken = NOTHING
@@ -112,7 +128,7 @@ class _Trial:
             came = await self._try(wanted)
             if came is not None:
                 taken, last = wanted, came
-        return _seen(taken, *last), last[1]
+        return _seen(taken, *last), *last
 
     async def _try(self, offers: Offers) -> tuple[Reply, Answer] | None:
         """Return what came of asking with `offers`; None where the server refuses them."""
@@ -164,15 +180,21 @@ def _names(cards: list[dict[str, Any]], model: str) -> frozenset[str]:
     return frozenset({model, *same, *([root] if isinstance(root, str) else [])})
 
 
-async def _read_version(client: Client) -> tuple[str | None, str | None]:
-    """Return what /version says, and the sentence for a page that is too long; None for what is not there."""
+def _find_owner(cards: list[dict[str, Any]], model: str) -> str | None:
+    """Return `owned_by` of the model's card, as the server says it."""
+    owner = next((card.get("owned_by") for card in cards if card["id"] == model), None)
+    return owner[:DETAIL] if isinstance(owner, str) and owner else None
+
+
+async def _read_version(client: Client) -> tuple[Reply, str | None, str | None]:
+    """Return /version, what it says, and the sentence for a page that is too long; None for what is not there."""
     reply = await client.get("/version")
     try:
         page = _decode_page(reply)
     except EventError as bad:
-        return None, f"its version is not known: {bad.detail}" if bad.word == "endless" else None
+        return reply, None, f"its version is not known: {bad.detail}" if bad.word == "endless" else None
     version = page.get("version") if isinstance(page, dict) else None
-    return version if isinstance(version, str) else None, None
+    return reply, version if isinstance(version, str) else None, None
 
 
 def _decode_page(reply: Reply) -> Any:

@@ -93,6 +93,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         error: None, or one word of ERRORS or `status_<code>`.
         error_detail: what was seen, for a person; without an error, what the server's usage contradicts.
         attempts: how often it was asked, 1 when the first attempt stands.
+        reconnected: 1 where a reused connection died before any byte and a fresh one was asked; the times are those of
+            the second asking.
         content: the content check's word; None for a failed request or where nothing was checked.
     """
 
@@ -116,6 +118,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     error_detail: str | None = None
     attempts: Number = 1
+    reconnected: Number = 0
     content: str | None = None
 
 

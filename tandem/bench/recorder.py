@@ -119,7 +119,8 @@ def record(asked: Asked, reply: Reply, answer: Answer) -> Record:
         text=answer.text, reasoning=answer.reasoning, token_ids=answer.token_ids, logprobs=answer.logprobs,
         model=answer.model, status=reply.status, finish_reason=answer.finish_reason,
         error=answer.error, error_detail=answer.error_detail,  # which know what the reply ended with
-        attempts=asked.attempts, retry_after_s=reply.retry_after_s, placement=asked.placement, start=asked.start,
+        attempts=asked.attempts, reconnected=reply.reconnected, retry_after_s=reply.retry_after_s,
+        placement=asked.placement, start=asked.start,
         content=None if answer.error else check_content(
             prompt, answer.text, answer.finish_reason, reasoning=answer.reasoning
         ),

@@ -30,6 +30,10 @@ class Reply:
         error_detail: what was seen, for a person.
         retry_after_s: what a Retry-After header asked for.
         reused: whether the connection was open before the request; None where there was none.
+        reconnected: 1 where it was asked again on a fresh connection, because the reused one died before any byte; all
+            times are then those of the second asking.
+        says_keep_alive: whether the response lets another request follow on its connection.
+        server_header: what the response's Server header says; None where it has none.
         url: what was asked, for messages.
         limit_bytes: how many bytes the body may have, before and after decompression.
         excess: the sentence that says how the body exceeded its limit; None where it did not.
@@ -46,6 +50,9 @@ class Reply:
     error_detail: str | None = None
     retry_after_s: float | None = None
     reused: bool | None = None
+    reconnected: int = 0
+    says_keep_alive: bool = False
+    server_header: str | None = None
     url: str = "the server"
     limit_bytes: int = STREAM_BYTES
     excess: str | None = None

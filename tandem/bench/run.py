@@ -40,6 +40,7 @@ from tandem.bench.recorder import Recorder, recording
 from tandem.bench.resume import Recorded, recorded, refuse_other
 from tandem.bench.rounds import Laps
 from tandem.bench.settings import Settings
+from tandem.bench.shown import clean
 from tandem.bench.starts import Starts
 from tandem.bench.warm import Warmed, warm_up
 
@@ -146,6 +147,7 @@ class Run:
 
     def _arm(self, client: Client, found: Found, pages: Pages) -> Arm:
         name = client.server.name
+        self.progress.tell(f"{name} says of itself: {clean(found.names)}")
         for note in found.notes:
             self._note(f"{name}: {note}")
         for extra in sorted(self.settings.wanted):

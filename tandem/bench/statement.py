@@ -109,10 +109,7 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         created_utc=utc_now(),
         environment=settings.environment,
         experiment=settings.experiment,
-        arms=tuple(
-            msgspec.structs.replace(arm, server_version=each.version, offers=each.offers)
-            for arm, each in zip(settings.arms, found, strict=True)
-        ),
+        arms=tuple(_fill_found(arm, each) for arm, each in zip(settings.arms, found, strict=True)),
         suites=tuple(
             manifest.SuiteUsed(
                 name=suite.name, sha256=suite.sha256, prompts=len(suite.prompts), classes=tuple(suite.classes)
@@ -144,6 +141,13 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         goodput=dict(settings.goodput) if settings.goodput else None,
         price_usd_per_hour=settings.price_usd_per_hour,
     )
+
+
+def _fill_found(arm: manifest.Arm, found: Found) -> manifest.Arm:
+    return msgspec.structs.replace(
+        arm, server_version=found.version, owned_by=found.owned_by, server_header=found.server_header,
+        offers=found.offers,
+    )  # fmt: skip
 
 
 def clock() -> manifest.Clock:

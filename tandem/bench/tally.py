@@ -93,6 +93,7 @@ class Tally:
     content: Counter[tuple[Load, str]] = field(default_factory=Counter)
     suspects: Counter[tuple[Load, str]] = field(default_factory=Counter)
     retried: Counter[Load] = field(default_factory=Counter)
+    reconnected: Counter[Load] = field(default_factory=Counter)
     short: Counter[Load] = field(default_factory=Counter)
     uncounted: Counter[Load] = field(default_factory=Counter)
     generators: Counter[str] = field(default_factory=Counter)
@@ -107,6 +108,7 @@ class Tally:
         self.rows += [replace(rows, turn=renamed[rows.turn]) for rows in other.rows]
         self.requests.update(other.requests)
         self.retried.update(other.retried)
+        self.reconnected.update(other.reconnected)
         self.short.update(other.short)
         self.uncounted.update(other.uncounted)
         self.errors.update(other.errors)
@@ -148,8 +150,8 @@ def _only(total: Tally, *, control: bool) -> Tally:
         turns={turn: place for place, turn in enumerate(turns)},
         rows=rows,
         requests=of_loads(total.requests), retried=of_loads(total.retried), short=of_loads(total.short),
-        uncounted=of_loads(total.uncounted), errors=of_words(total.errors), content=of_words(total.content),
-        suspects=of_words(total.suspects),
+        uncounted=of_loads(total.uncounted), reconnected=of_loads(total.reconnected), errors=of_words(total.errors),
+        content=of_words(total.content), suspects=of_words(total.suspects),
     )  # fmt: skip
 
 
@@ -302,6 +304,7 @@ def _add_counts(sum_: Tally, told: Fields, of: _Loads, found: Figures) -> None:
     retried = np.fromiter(told["attempts"], float) > 1
     for counter, mask in (
         (sum_.retried, retried),
+        (sum_.reconnected, np.fromiter(told["reconnected"], float) > 0),
         (sum_.short, _short(found) & ~found.failed),
         (sum_.uncounted, silent & ~found.failed),
     ):

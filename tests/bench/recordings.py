@@ -69,6 +69,6 @@ def recorded(name: str) -> Recording:
     )
 
 
-ALL = tuple(sorted(path.stem for path in FOLDER.glob("*.jsonl")))
+ALL = tuple(sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.jsonl")))
 RECORDINGS = tuple(name for name in ALL if recorded(name).head["status"] == 200)
 REFUSALS = tuple(name for name in ALL if name not in RECORDINGS)

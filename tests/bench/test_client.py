@@ -172,10 +172,10 @@ def test_a_connection_that_was_cut_is_not_used_again() -> None:
 # Never retried, never elsewhere
 
 
-def test_a_request_that_a_server_drops_on_an_open_connection_is_not_sent_again() -> None:
+def test_stream_that_breaks_on_an_open_connection_is_not_sent_again() -> None:
     async def what(client: Client, server: Server) -> tuple:
         await client.open_connections(1)
-        reply = await client.ask(asking(prompt='#schedule {"fault": "drop_early"}'), LONG)
+        reply = await client.ask(asking(prompt='#schedule {"fault": "drop"}'), LONG)
         await asyncio.sleep(0.05)
         return reply.reused, reply.error, len(server.posted)
 

@@ -52,6 +52,15 @@ vllm:request_generation_tokens_sum{model_name="m"} 1000.0
 vllm:time_per_output_token_seconds_count{model_name="m"} 220.0
 """
 
+LLAMA_CPP = """\
+# HELP llamacpp:tokens_predicted_total Number of generation tokens processed
+# TYPE llamacpp:tokens_predicted_total counter
+llamacpp:tokens_predicted_total 4
+# HELP llamacpp:n_decode_total Total number of llama_decode() calls
+# TYPE llamacpp:n_decode_total counter
+llamacpp:n_decode_total 4
+"""
+
 V1_FLAT = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 220.0, "drafts": 0.0}
 PLAIN = {"generation_tokens": 1000.0, "first_tokens": 10.0, "decode_steps": 990.0}
 ZERO: dict[str, float] = {}
@@ -122,6 +131,13 @@ def test_v0_says_nothing_while_requests_run(running: str) -> None:
 
 def test_v0_says_nothing_of_a_turn_with_failed_requests() -> None:
     assert rates(changed(parse(V0_FLAT)), failed=1).values == {}
+
+
+@pytest.mark.parametrize("page", [LLAMA_CPP, ""])
+def test_page_of_another_runtime_is_not_called_v0(page: str) -> None:
+    said = rates(changed(parse(page)), failed=1)
+
+    assert (said.values, said.absent) == ({}, ("the page counts no steps or no tokens",))
 
 
 def test_v1_does_not_mind_failed_requests() -> None:

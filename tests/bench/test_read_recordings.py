@@ -12,7 +12,7 @@ from tandem.bench.answer import Answer, bears_tokens, counts_as_it_goes, read
 
 def answered(name: str) -> Answer:
     recording = recorded(name)
-    return read(recording.reply, recording.ask, {"smollm2"})
+    return read(recording.reply, recording.ask, {recording.head["request"]["body"]["model"]})
 
 
 def choices(recording: Recording) -> list[dict]:

@@ -44,6 +44,13 @@ def test_every_field_is_written_and_null_where_it_is_not_known(tmp_path: Path) -
     assert (line["model"], line["error"], line["token_ids"], line["logprobs"]) == (None, None, None, None)
 
 
+def test_record_of_older_version_was_not_reconnected(tmp_path: Path) -> None:
+    path = written(tmp_path / "records.jsonl", record(reconnected=1))
+    path.write_text(path.read_text().replace('"reconnected":1,', ""))
+
+    assert read(path)[0] == [record()]
+
+
 def test_a_chunk_is_three_values(tmp_path: Path) -> None:
     line = json.loads(
         written(

@@ -1,0 +1,42 @@
+"""Hold one server: run a command until standard input closes, then end it. Imports nothing of `tandem`.
+
+Invariant: when whoever started this goes away, even by a kill, the server and all that it started are gone within
+GRACE_S. They live in a process group of their own, which ends with a kill of the group: the `node` of a Python package
+is a program that starts another.
+
+    python hold.py PROGRAM ARGUMENT...
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+GRACE_S = 5.0
+
+
+def main() -> None:
+    """Run the command until it ends or standard input closes; then kill what is left of the group, this one too."""
+    if os.getpgrp() != os.getpid():
+        os.setpgid(0, 0)
+    running = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
+    threading.Thread(target=_end_with_starter, args=[running], daemon=True).start()
+    running.wait()
+    os.killpg(0, signal.SIGKILL)
+
+
+def _end_with_starter(running: subprocess.Popen[bytes]) -> None:
+    while os.read(sys.stdin.fileno(), 1):  # unbuffered: a buffer's lock would be held when this process ends first
+        pass
+    running.terminate()
+    try:
+        running.wait(GRACE_S)
+    except subprocess.TimeoutExpired:
+        running.kill()
+
+
+if __name__ == "__main__":
+    main()

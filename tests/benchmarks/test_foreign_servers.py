@@ -1,0 +1,184 @@
+"""The table of `make others`: what it reads of servers' own logs, and when it is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import foreign_servers
+import pytest
+from foreign_servers import (
+    HERE,
+    MEASUREMENTS,
+    PROMPTS,
+    REQUESTS,
+    ROOT,
+    STREAMS,
+    ForeignError,
+    ForeignServer,
+    Measurement,
+    Row,
+    is_right,
+    measure,
+    read_llama_cpp_log,
+    read_logged_ms,
+    read_xpyd_sim_log,
+    running,
+    section,
+)
+
+from tandem.bench.suites.suite import load
+
+# as llama.cpp printed it on 2026-11-22
+LLAMA_CPP = """\
+0.09.28 I slot print_timing: id  0 | task 0 | prompt eval time =     255.44 ms /    32 tokens (    7.98 ms per token)
+0.09.28 I slot print_timing: id  0 | task 0 |        eval time =      50.76 ms /     4 tokens (   16.92 ms per token)
+0.09.28 I slot print_timing: id  0 | task 0 |       total time =     306.21 ms /    36 tokens
+"""
+
+
+def row(**changes: object) -> Row:
+    """A server whose TPOT is its log's."""
+    stated = {
+        "measurement": "m", "server": "s", "names": "nothing", "requests": REQUESTS, "failed": 0, "reconnected": 2,
+        "closes": True, "tpot_ms": 10.0, "logged_ms": 10.0,
+    }  # fmt: skip
+    return Row(**{**stated, **changes})
+
+
+def is_gone(process: int) -> bool:
+    """Whether a process ends within ten seconds; one that nobody has waited for is gone too."""
+    stat = Path(f"/proc/{process}/stat")
+    for _ in range(100):
+        try:
+            if stat.read_text().rpartition(")")[2].split()[0] == "Z":
+                return True
+        except OSError:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def listening(*, name: str = "s", port: str = "{port}") -> ForeignServer:
+    """A server of the standard library."""
+    command = (sys.executable, "-m", "http.server", port, "--bind", "127.0.0.1")
+    return ForeignServer(name=name, command=command, log=f"{name}.log")
+
+
+@pytest.mark.parametrize("measurement", MEASUREMENTS, ids=lambda measurement: measurement.name)
+def test_every_measurement_asks_288_requests(measurement: Measurement) -> None:
+    prompts = load(ROOT / "benchmarks" / "real_prompts.jsonl").prompts
+    per_class = PROMPTS // len(measurement.classes)
+
+    assert PROMPTS * (len(measurement.servers) * measurement.rounds + 2) == REQUESTS
+    assert all(sum(prompt.class_ == name for prompt in prompts) >= per_class for name in measurement.classes)
+
+
+def test_llama_cpp_log_gives_eval_time_per_later_token(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text(LLAMA_CPP)
+
+    assert read_llama_cpp_log(tmp_path / "log") == [pytest.approx(16.92)]
+
+
+def test_xpyd_sim_log_gives_its_time_per_token(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text('{"output_tokens": 3, "decode_ms": 30.0, "total_ms": 33.54}\n')
+
+    assert read_xpyd_sim_log(tmp_path / "log") == [pytest.approx(11.18)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "right"),
+    [
+        ({}, True), ({"tpot_ms": 10.19}, True), ({"tpot_ms": None}, True), ({"logged_ms": None}, True),
+        ({"tpot_ms": 10.21}, False), ({"tpot_ms": 9.79}, False), ({"failed": 1}, False), ({"requests": 287}, False),
+    ],
+)  # fmt: skip
+def test_table_is_right_within_two_percent_and_without_failures(changes: dict[str, object], right: bool) -> None:
+    assert is_right([row(**changes)]) is right
+
+
+def test_requests_of_two_arms_are_one_measurement() -> None:
+    assert is_right([row(requests=160), row(requests=128)])
+
+
+def test_line_has_names_reconnections_and_both_times(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    package = tmp_path / "node_modules" / "@dwmkerr" / "mock-llm" / "package.json"
+    package.parent.mkdir(parents=True)
+    package.write_text('{"version": "0.1.29"}')
+    monkeypatch.setattr(foreign_servers, "ENVIRONMENT", tmp_path)
+
+    lines = section([row(names="owned_by `x`", tpot_ms=9.9)], ["python", "x.py"], 11.5)
+
+    assert ", load 11.5; " in lines[0]
+    assert "`xllamacpp==2026.10.11549`" in lines[0]
+    assert "`@dwmkerr/mock-llm==0.1.29`" in lines[0]
+    assert "| m | s | owned_by `x` | yes | 288 | 0 | 2 | 9.900, 10.000 | -1.00% |" in lines
+
+
+def logging(folder: Path, requests: int) -> ForeignServer:
+    """A server whose log holds answers of one token that took 10, 11, 12, ... ms."""
+    lines = [{"output_tokens": 1, "total_ms": 10.0 + number} for number in range(requests)]
+    (folder / "log").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return ForeignServer(name="s", command=(), log="log", read_tpots_ms=read_xpyd_sim_log)
+
+
+def test_log_is_read_from_its_end(tmp_path: Path) -> None:
+    assert read_logged_ms(logging(tmp_path, 4), tmp_path, 3) == 12.0
+
+
+def test_log_that_lacks_requests_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ForeignError, match="holds 2 of 3 requests"):
+        read_logged_ms(logging(tmp_path, 2), tmp_path, 3)
+
+
+def test_server_that_cannot_run_says_what_it_printed(tmp_path: Path) -> None:
+    command = (sys.executable, "-c", "print('no such weights')")
+    broken = ForeignServer(name="broken", command=command, log="broken.log")
+
+    with pytest.raises(ForeignError, match=r"broken does not answer; run `make others`.*\nno such weights"):
+        measure(Measurement(name="m", servers=(broken,), model="m", rounds=1, concurrency=1), tmp_path)
+
+
+def test_without_its_environment_the_command_ends_with_three(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = ForeignServer(name="gone", command=(str(tmp_path / "none"),), log="gone.log")
+    measurement = Measurement(name="m", servers=(gone,), model="m", rounds=1, concurrency=1)
+    monkeypatch.setattr(foreign_servers, "MEASUREMENTS", (measurement,))
+
+    assert foreign_servers.main(["--out", str(tmp_path), "--no-docs"]) == 3
+    assert "run `make others`" in capsys.readouterr().err
+
+
+def test_servers_end_with_who_started_them(tmp_path: Path) -> None:
+    (tmp_path / "v1").mkdir()
+    (tmp_path / "v1" / "models").write_text("{}")
+    with running([listening()], tmp_path) as urls:
+        port = int(urls["s"].rpartition(":")[2])
+
+    assert subprocess.run([sys.executable, "-c", f"import socket; socket.create_connection(('127.0.0.1', {port}), 1)"],
+                          capture_output=True, check=False).returncode == 1  # fmt: skip
+
+
+def test_held_server_and_its_children_end_with_their_starter() -> None:
+    read, write = os.pipe()
+    command = [sys.executable, str(HERE / "hold.py"), "sh", "-c", "sleep 60 & echo $!; wait"]
+    with subprocess.Popen(command, stdin=read, stdout=subprocess.PIPE, text=True) as held:
+        os.close(read)
+        assert held.stdout is not None
+        child = int(held.stdout.readline())
+        os.close(write)  # as a kill of the starter does
+        assert held.wait(20) != 0
+
+    assert is_gone(child)
+
+
+def test_recordings_are_of_the_servers_that_are_measured() -> None:
+    heads = [json.loads(path.read_text().splitlines()[0]) for path in sorted(STREAMS.glob("*.jsonl"))]
+
+    assert [head["server"]["owned_by"] for head in heads] == ["llamacpp", "llamacpp", "openai", "xpyd-sim"]
+    assert len(heads) == sum(len(measurement.servers) for measurement in MEASUREMENTS)
