@@ -40,6 +40,7 @@ from tandem.bench.response_limits import (
     compute_stream_bytes,
     describe_excess,
 )
+from tandem.bench.simulation import HEADER
 from tandem.bench.watch import Watch
 from tandem.bench.wire import Ask, Server, TimeOuts
 
@@ -219,6 +220,7 @@ def _take_headers(reply: Reply, response: aiohttp.ClientResponse) -> None:
     reply.content_type = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     reply.content_encoding = response.headers.get("Content-Encoding", "").strip().lower()
     reply.retry_after_s = _retry_after_s(response.headers.get("Retry-After"))
+    reply.simulated = response.headers.get(HEADER)
     if response.status != OK:
         reply.error = f"status_{response.status}"
         reply.limit_bytes = ERROR_BODY_BYTES

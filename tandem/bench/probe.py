@@ -25,6 +25,7 @@ from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.manifest import Offers
 from tandem.bench.record import NULL
 from tandem.bench.reply import Reply
+from tandem.bench.simulation import read_announcement
 from tandem.bench.wire import Ask, Server, TimeOuts
 
 EVERYTHING = Offers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
@@ -47,13 +48,17 @@ class Found:
         version: what /version says; None where it says nothing.
         models: the names the server may give the model that was asked for, for `answer.read`.
         listed: every model that /v1/models lists.
-        notes: sentences on pages that were too long to be read.
+        owned_by: who owns the model, as /v1/models says; None where it does not.
+        simulated: whether the server announces that it is simulated.
+        notes: sentences on pages that were too long to be read, and on a server that contradicts itself.
     """
 
     offers: Offers
     version: str | None
     models: frozenset[str]
     listed: tuple[str, ...]
+    owned_by: str | None = None
+    simulated: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -71,7 +76,7 @@ async def probe(
         BenchError: the server has no such model, or refuses what the run needs.
         WorldError: nothing answers, or what answers is no such server.
     """
-    cards = await _cards(client, server)
+    cards, page = await _cards(client, server)
     listed = tuple(card["id"] for card in cards)
     if listed and server.model not in listed:
         raise _no_such_model(server, listed)
@@ -81,10 +86,14 @@ async def probe(
         thinking=thinking, ignore_eos=ignore_eos, seed=seed,
     )  # fmt: skip
     trial = _Trial(client, server, plain, names, listed)
-    offers, seen = await trial.offers()
+    offers, reply, seen = await trial.offers()
     named = names or frozenset({server.model, seen.model or server.model})
     version, note = await _read_version(client)
-    return Found(offers, version, named, listed, (note,) if note else ())
+    owner = next((card.get("owned_by") for card in cards if card["id"] == server.model), None)
+    owned_by = owner if isinstance(owner, str) else None
+    announced = read_announcement((page.simulated, reply.simulated), owned_by)
+    notes = tuple(sentence for sentence in (note, announced.note) if sentence)
+    return Found(offers, version, named, listed, owned_by, announced.simulated, notes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +106,11 @@ class _Trial:
     names: frozenset[str]
     listed: tuple[str, ...]
 
-    async def offers(self) -> tuple[Offers, Answer]:
-        """Return what the server offers, and its last answer."""
+    async def offers(self) -> tuple[Offers, Reply, Answer]:
+        """Return what the server offers, and its last reply with its meaning."""
         everything = await self._try(EVERYTHING)
         if everything is not None:
-            return _seen(EVERYTHING, *everything), everything[1]
+            return _seen(EVERYTHING, *everything), *everything
         last = await self._try(NOTHING)
         assert last is not None, "a refusal of the plain request is a fault"
         taken = NOTHING
@@ -112,7 +121,7 @@ class _Trial:
             came = await self._try(wanted)
             if came is not None:
                 taken, last = wanted, came
-        return _seen(taken, *last), last[1]
+        return _seen(taken, *last), *last
 
     async def _try(self, offers: Offers) -> tuple[Reply, Answer] | None:
         """Return what came of asking with `offers`; None where the server refuses them."""
@@ -136,11 +145,11 @@ def _seen(asked: Offers, reply: Reply, said: Answer) -> Offers:
     )
 
 
-async def _cards(client: Client, server: Server) -> list[dict[str, Any]]:
-    """Return the models that /v1/models lists; empty where the server has no such page."""
+async def _cards(client: Client, server: Server) -> tuple[list[dict[str, Any]], Reply]:
+    """Return the models that /v1/models lists, none where the server has no such page, and its reply."""
     reply = await client.get("/v1/models")
     if reply.error in NO_PAGE:
-        return []
+        return [], reply
     if reply.error is not None:
         raise _fault(server, answer.read(reply, Ask("models")), ())
     try:
@@ -150,7 +159,7 @@ async def _cards(client: Client, server: Server) -> list[dict[str, Any]]:
     if not isinstance(page, dict):
         raise _no_such_server(server, f"/v1/models is {reply.content_type or 'of no type'}: {_start(reply)}")
     cards = page.get("data")
-    return [card for card in cards if _has_id(card)] if isinstance(cards, list) else []
+    return [card for card in cards if _has_id(card)] if isinstance(cards, list) else [], reply
 
 
 def _has_id(card: Any) -> bool:

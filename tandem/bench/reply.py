@@ -31,6 +31,7 @@ class Reply:
         retry_after_s: what a Retry-After header asked for.
         reused: whether the connection was open before the request; None where there was none.
         url: what was asked, for messages.
+        simulated: value of the header by which a server announces that it is simulated; None where there is none.
         limit_bytes: how many bytes the body may have, before and after decompression.
         excess: the sentence that says how the body exceeded its limit; None where it did not.
     """
@@ -47,6 +48,7 @@ class Reply:
     retry_after_s: float | None = None
     reused: bool | None = None
     url: str = "the server"
+    simulated: str | None = None
     limit_bytes: int = STREAM_BYTES
     excess: str | None = None
 

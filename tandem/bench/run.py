@@ -40,6 +40,7 @@ from tandem.bench.recorder import Recorder, recording
 from tandem.bench.resume import Recorded, recorded, refuse_other
 from tandem.bench.rounds import Laps
 from tandem.bench.settings import Settings
+from tandem.bench.simulation import combine_simulated
 from tandem.bench.starts import Starts
 from tandem.bench.warm import Warmed, warm_up
 
@@ -170,13 +171,17 @@ class Run:
             if before.ended is not None and before.ended.reason == "duration":
                 had = dataclasses.replace(had, spent_s=math.inf)
             self.notes += [note for note in before.notes if note not in self.notes]
+            arms_now = tuple(
+                msgspec.structs.replace(
+                    was, placement=is_.placement, simulated=is_.simulated or was.simulated, owned_by=is_.owned_by
+                )
+                for was, is_ in zip(before.arms, written.arms, strict=True)
+            )
             written = msgspec.structs.replace(
-                before, ended=None, resumed=(*before.resumed, written.clock), goodput=written.goodput or before.goodput,
+                before, schema=manifest.SCHEMA, ended=None, resumed=(*before.resumed, written.clock), arms=arms_now,
+                simulated=combine_simulated(arm.simulated for arm in arms_now),
+                goodput=written.goodput or before.goodput,
                 price_usd_per_hour=written.price_usd_per_hour or before.price_usd_per_hour,
-                arms=tuple(
-                    msgspec.structs.replace(was, placement=is_.placement)
-                    for was, is_ in zip(before.arms, written.arms, strict=True)
-                ),
             )  # fmt: skip
         self.starts = Starts(self.folder)
         manifest.write(self.folder, written)

@@ -17,6 +17,7 @@ from tandem.bench.estimate import FIRST_TOKEN_S, TOKEN_S, spoken
 from tandem.bench.plan import Plan, Turn
 from tandem.bench.probe import Found
 from tandem.bench.settings import Settings
+from tandem.bench.simulation import combine_simulated
 
 HOUR_S = 3600
 MOST_NAMED = 4  # control rounds
@@ -109,8 +110,11 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         created_utc=utc_now(),
         environment=settings.environment,
         experiment=settings.experiment,
+        simulated=combine_simulated(each.simulated for each in found),
         arms=tuple(
-            msgspec.structs.replace(arm, server_version=each.version, offers=each.offers)
+            msgspec.structs.replace(
+                arm, server_version=each.version, offers=each.offers, owned_by=each.owned_by, simulated=each.simulated
+            )
             for arm, each in zip(settings.arms, found, strict=True)
         ),
         suites=tuple(
