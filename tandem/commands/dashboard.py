@@ -121,13 +121,15 @@ def _series(folder: Path, environment: Environment, experiment: Experiment) -> S
 
 def _about(environment: Environment, experiment: Experiment, run: Manifest) -> About:
     from tandem.bench.manifest import run_id  # noqa: PLC0415 - numpy
+    from tandem.bench.simulation import BAND  # noqa: PLC0415
     from tandem.watch.page import About  # noqa: PLC0415
 
     return About(
-        title=f"{experiment.name}: what CloudWatch would show",
+        title=f"{'Simulated: ' if run.simulated else ''}{experiment.name}: what CloudWatch would show",
         place=f"{environment.name} / {experiment.name}",
         facts=(("Run", run_id(run)), ("Arms", ", ".join(arm.name for arm in run.arms))),
         notes=(_NOTE,),
+        band=BAND if run.simulated else None,
     )
 
 

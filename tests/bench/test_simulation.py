@@ -148,3 +148,9 @@ def test_an_older_run_that_goes_on_claims_nothing_real(
 def test_llmperf_knows_a_simulator(twin: Twin) -> None:
     assert _ask_simulated(Measured(name="a", url=twin.url)) is True
     assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
+
+
+def test_a_run_of_before_says_that_its_servers_are_unknown(tmp_path: Path) -> None:
+    notes = summary.summarize(write_run(tmp_path, [record()], simulated=None)).notes
+
+    assert "whether these servers were simulated is not known: nobody asked them when they were measured" in notes

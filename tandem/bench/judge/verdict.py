@@ -118,6 +118,7 @@ def judge(seen: Observations, asked: Asked, notes: Sequence[str] = ()) -> Verdic
     price = asked.usd_per_hour if asked.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version, run=run_id(run), folder=seen.folder.resolve().name, created_utc=run.created_utc,
+        simulated=run.simulated,
         baseline=seen.baseline, variants=seen.variants, requests=len(seen), failed=int(seen.failed.sum()),
         margin=asked.margin, controls=checked, cells=found, equality=equal, acceptance=accepted,
         headlines=headlines(seen, found, checked, equal, margin=asked.margin),

@@ -18,6 +18,7 @@ from tandem.bench.judge.form import Controls, Ratio, Verdict
 from tandem.bench.judge.observations import observe
 from tandem.bench.judge.terminal import WIDTH, lines
 from tandem.bench.shown import fit
+from tandem.bench.simulation import BAND
 
 
 def columns(line: str) -> int:
@@ -31,6 +32,10 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
 
 def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
     assert next(lines(verdict)) == "qwen-sd-vllm against qwen-vllm: FASTER"
+
+
+def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:
+    assert next(lines(msgspec.structs.replace(verdict, simulated=True))) == BAND
 
 
 def test_a_void_run_says_so_first(verdict: Verdict) -> None:
