@@ -154,7 +154,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     the clock decides; `control_rounds` are not among them, and `controls` tells their numbers; `mixed` says that a turn
     held all classes; `resumed` has one clock for each --resume; `notes` are sentences that a reader of the figures must
     know. `simulated` says whether an arm is, and None that an older Tandem did not ask. `environment` and `experiment`
-    are the declared ones whose servers were asked; None where servers were named by address.
+    are the declared ones whose servers were asked, `instance_type` that of the environment's nodes; None where servers
+    were named by address.
     """
 
     schema: int = SCHEMA
@@ -163,6 +164,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     created_utc: str
     environment: str | None = None
     experiment: str | None = None
+    instance_type: str | None = None
     simulated: bool | None = None
     arms: tuple[Arm, ...]
     suites: tuple[SuiteUsed, ...]

@@ -110,6 +110,7 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         created_utc=utc_now(),
         environment=settings.environment,
         experiment=settings.experiment,
+        instance_type=settings.instance_type,
         simulated=combine_simulated(each.simulated for each in found),
         arms=tuple(
             msgspec.structs.replace(

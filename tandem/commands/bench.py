@@ -195,6 +195,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         arms=placed(who.arms, options.placement, before),
         environment=who.environment,
         experiment=who.experiment,
+        instance_type=who.instance_type,
         api_key=_key(options.api_key_env),
         suites=suites,
         schedule=options.schedule or who.schedule or "interleaved",

@@ -18,6 +18,8 @@ from running import QUICK, Ran, measure
 from tandem.bench import manifest, summary, table
 from tandem.bench.client import Client
 from tandem.bench.fault import BenchError
+from tandem.bench.judge.observations import observe
+from tandem.bench.judge.verdict import Asked, judge
 from tandem.bench.llmperf.run import Server as Measured
 from tandem.bench.llmperf.run import _ask_simulated
 from tandem.bench.probe import Found, probe
@@ -102,6 +104,13 @@ def test_a_summary_keeps_that_a_run_is_simulated(mixed: Ran) -> None:
     kept = json.loads((mixed.folder / summary.FILE).read_text())
 
     assert (kept["schema"], kept["simulated"]) == (2, True)
+
+
+def test_a_simulated_run_answers_no_claim_of_the_post(mixed: Ran) -> None:
+    verdict = judge(observe(mixed.folder), Asked())
+
+    why = "The post's claims are not asked of these servers: they are simulated."
+    assert (verdict.simulated, verdict.claims, verdict.claims_unasked) == (True, (), why)
 
 
 @pytest.mark.parametrize(("simulated", "first"), [(True, BAND), (False, "concurrency 4: medians"), (None, "concurr")])

@@ -315,6 +315,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         headlines: one a variant.
         cells: every judged metric.
         controls, equality, acceptance, claims, cost: as their names say.
+        claims_unasked: a sentence, why the post's claims are not asked of these servers; None where they are.
         definitions: of every metric and word used.
         notes: what a reader must know beside.
         recompute: commands that make this file again.
@@ -338,6 +339,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     equality: tuple[Equality, ...] = ()
     acceptance: tuple[Acceptance, ...] = ()
     claims: tuple[Answer, ...] = ()
+    claims_unasked: str | None = None
     cost: tuple[Cost, ...] = ()
     definitions: tuple[Definition, ...] = ()
     notes: tuple[str, ...] = ()

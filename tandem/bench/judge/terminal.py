@@ -202,6 +202,9 @@ def _cost(verdict: Verdict) -> Iterator[str]:
 
 
 def _claims(verdict: Verdict) -> Iterator[str]:
+    if verdict.claims_unasked:
+        yield from _wrapped(verdict.claims_unasked, "  ")
+        yield ""
     if not verdict.claims:
         return
     yield f"the post's claims (why: {FILE} and the report)"

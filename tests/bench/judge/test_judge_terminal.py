@@ -93,6 +93,14 @@ def test_a_claim_is_one_line_with_what_contradicts_it(verdict: Verdict) -> None:
     assert claims[1].endswith("(against C7)")
 
 
+def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
+    why = "The post's claims are not asked of these servers: they are simulated."
+    told = list(lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why)))
+
+    assert why in told
+    assert not any(line.startswith(("the post's claims", "C1")) for line in told)
+
+
 def test_a_verdict_on_nothing_says_that_no_variant_was_measured(verdict: Verdict) -> None:
     told = list(lines(msgspec.structs.replace(verdict, headlines=(), cells=(), cost=(), claims=(), equality=())))
 

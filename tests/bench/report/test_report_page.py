@@ -22,6 +22,7 @@ from tandem.bench.report import opening
 from tandem.bench.simulation import BAND
 
 MOST_BYTES = 2_000_000
+UNASKED = "The post's claims are not asked of these servers: they are simulated."
 _EMPTY = {"meta", "br", "col", "link", "img"}
 
 
@@ -119,7 +120,8 @@ def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
 
 @pytest.fixture(scope="module")
 def simulated(seen: Observations, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.Written:
-    return report.write(msgspec.structs.replace(verdict, simulated=True), seen, tmp_path_factory.mktemp("simulated"))
+    told = msgspec.structs.replace(verdict, simulated=True, claims=(), claims_unasked=UNASKED)
+    return report.write(told, seen, tmp_path_factory.mktemp("simulated"))
 
 
 def test_simulated_servers_have_a_band_over_the_page(simulated: report.Written, html: str) -> None:
@@ -130,6 +132,10 @@ def test_simulated_servers_have_a_band_over_the_page(simulated: report.Written, 
     assert names.index("simulated") < names.index("eyebrow")
     assert page.texts("title")[0] == f"Simulated: Faster: {example.VARIANT} against {example.BASE}"
     assert BAND not in html
+
+
+def test_the_page_says_why_claims_are_not_asked(simulated: report.Written) -> None:
+    assert UNASKED in Parsed(simulated.html.read_text(encoding="utf-8")).texts("p")
 
 
 def test_every_picture_of_simulated_servers_has_the_band(
