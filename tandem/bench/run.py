@@ -14,7 +14,7 @@ import math
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TextIO
@@ -74,6 +74,7 @@ class Run:
         resume: whether it goes on with what the folder holds.
         out: takes what the operator reads while it goes on.
         wait_s: how long an arm that went down is waited for.
+        check: called with the manifest before anything is written; it raises BenchError where the run must not begin.
         on_round: called in a thread of its own between two rounds, and once at the end when every file is final; what
             it may do is said in `between`.
     """
@@ -83,6 +84,7 @@ class Run:
     resume: bool = False
     out: TextIO = field(default_factory=lambda: sys.stderr)
     wait_s: float = WAIT_S
+    check: Callable[[Manifest], None] | None = None
     on_round: OnRound | None = None
     stop: Stop = field(init=False)
     plan: Plan = field(init=False)
@@ -183,6 +185,8 @@ class Run:
                 goodput=written.goodput or before.goodput,
                 price_usd_per_hour=written.price_usd_per_hour or before.price_usd_per_hour,
             )  # fmt: skip
+        if self.check is not None:
+            self.check(written)
         self.starts = Starts(self.folder)
         manifest.write(self.folder, written)
         watch = host.HostWatch()

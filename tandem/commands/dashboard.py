@@ -32,6 +32,7 @@ _NOTE = (
     "Drawn from the records of a run, as tandem bench publish sends them: three digits, at the minute in which each "
     "request began. A faint line crosses times without a value."
 )
+_APART = "Figures of simulated servers are published to {namespace}, which no dashboard of the account reads."
 _ELSEWHERE = {"unpublished_rounds": ": it is counted while a run is published"}
 
 
@@ -128,7 +129,7 @@ def _about(environment: Environment, experiment: Experiment, run: Manifest) -> A
         title=f"{'Simulated: ' if run.simulated else ''}{experiment.name}: what CloudWatch would show",
         place=f"{environment.name} / {experiment.name}",
         facts=(("Run", run_id(run)), ("Arms", ", ".join(arm.name for arm in run.arms))),
-        notes=(_NOTE,),
+        notes=(_NOTE, *([_APART.format(namespace=names.simulated_namespace(environment))] if run.simulated else [])),
         band=BAND if run.simulated else None,
     )
 
