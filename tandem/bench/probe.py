@@ -91,9 +91,9 @@ async def probe(
     version, note = await _read_version(client)
     owner = next((card.get("owned_by") for card in cards if card["id"] == server.model), None)
     owned_by = owner if isinstance(owner, str) else None
-    announced = read_announcement((page.simulated, reply.simulated), owned_by)
-    notes = tuple(sentence for sentence in (note, announced.note) if sentence)
-    return Found(offers, version, named, listed, owned_by, announced.simulated, notes)
+    announcement = read_announcement((page.simulated, reply.simulated), owned_by)
+    notes = tuple(sentence for sentence in (note, announcement.note) if sentence)
+    return Found(offers, version, named, listed, owned_by, announcement.simulated, notes)
 
 
 @dataclass(frozen=True, slots=True)

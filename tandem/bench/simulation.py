@@ -15,14 +15,14 @@ DENIAL = "0"
 BAND = "SIMULATED SERVERS: these figures test Tandem, not Trainium"
 
 
-class Announcement(NamedTuple):
+class ServerAnnouncement(NamedTuple):
     """What a server says of itself; `note` is a sentence where it contradicts itself."""
 
     simulated: bool
     note: str | None = None
 
 
-def read_announcement(headers: Iterable[str | None], owner: str | None) -> Announcement:
+def read_announcement(headers: Iterable[str | None], owner: str | None) -> ServerAnnouncement:
     """Return what a server announces.
 
     Args:
@@ -30,14 +30,14 @@ def read_announcement(headers: Iterable[str | None], owner: str | None) -> Annou
         owner: `owned_by` of its model; None where it lists none.
     """
     values = {value.strip() for value in headers if value is not None}
-    simulated = owner == OWNER or bool(values - {DENIAL})
-    if simulated and DENIAL in values:
-        told = f"owned_by is {OWNER}" if owner == OWNER else f"{HEADER} is {min(values - {DENIAL})!r} elsewhere"
-        return Announcement(simulated, f"{HEADER} is {DENIAL} and {told}: it counts as simulated")
-    return Announcement(simulated)
+    is_simulated = owner == OWNER or bool(values - {DENIAL})
+    if is_simulated and DENIAL in values:
+        evidence = f"owned_by is {OWNER}" if owner == OWNER else f"{HEADER} is {min(values - {DENIAL})!r} elsewhere"
+        return ServerAnnouncement(is_simulated, f"{HEADER} is {DENIAL} and {evidence}: it counts as simulated")
+    return ServerAnnouncement(is_simulated)
 
 
 def combine_simulated(arms: Iterable[bool | None]) -> bool | None:
     """Return whether a run is simulated: one simulated arm suffices; None where an arm is not known and none is."""
-    known = list(arms)
-    return True if True in known else None if None in known else False
+    answers = list(arms)
+    return True if True in answers else None if None in answers else False

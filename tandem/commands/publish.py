@@ -63,7 +63,7 @@ def publish(chosen: Selection, options: argparse.Namespace) -> Exit:
 
     run = manifest.read(options.folder)
     target = target_of(chosen, options.env, run, options.experiment)
-    require_server_kind(run, target, simulated=options.simulated)
+    require_server_kind(run, target, is_simulated=options.simulated)
     with _unwritten(options.folder):
         try:
             where = _where(target, options.folder, run)
@@ -97,7 +97,7 @@ def target_of(chosen: Selection, environment: str, run: Ran, experiment: str | N
     return Target(environment=found, experiment=measured_experiment(found, inputs.hosted(found), run, experiment))
 
 
-def require_server_kind(run: Manifest, target: Target, *, simulated: bool) -> None:
+def require_server_kind(run: Manifest, target: Target, *, is_simulated: bool) -> None:
     """Make sure that figures of simulated servers and of real ones never meet in one namespace.
 
     A run of which an older Tandem did not ask goes where real ones go, and that is said.
@@ -105,17 +105,17 @@ def require_server_kind(run: Manifest, target: Target, *, simulated: bool) -> No
     Args:
         run: its manifest.
         target: where it is published to.
-        simulated: whether the user says that an arm is simulated.
+        is_simulated: whether the user says that an arm is simulated.
 
     Raises:
         BenchError: the user says the contrary of the manifest.
     """
     apart = names.simulated_namespace(target.environment)
-    if run.simulated and not simulated:
+    if run.simulated and not is_simulated:
         raise refused("an arm of this run is a simulated server", "--simulated", f"add it: figures go to {apart}")
-    if simulated and not run.simulated:
-        known = "no arm of this run is" if run.simulated is False else "this run does not say that an arm is"
-        raise refused(f"{known} a simulated server", "--simulated", "drop it, or measure again")
+    if is_simulated and not run.simulated:
+        problem = "no arm of this run is" if run.simulated is False else "this run does not say that an arm is"
+        raise refused(f"{problem} a simulated server", "--simulated", "drop it, or measure again")
     if run.simulated is None:
         _say("note: nobody asked these servers whether they are simulated; their figures are published as real ones")
 
@@ -280,7 +280,7 @@ class Publishing:
         Raises:
             BenchError: they are.
         """
-        require_server_kind(run, self.target, simulated=self.simulated)
+        require_server_kind(run, self.target, is_simulated=self.simulated)
 
     def ended(self) -> Exit:
         """Say what is not published after the run; 0 where all is, or nothing was there to be published."""

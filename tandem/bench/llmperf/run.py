@@ -266,17 +266,17 @@ def _ask_simulated(server: Server) -> bool | None:
 
 
 def _manifest(servers: Sequence[Server], load: Load, calls: int) -> manifests.Manifest:
-    simulated = [_ask_simulated(server) for server in servers]
+    announcements = [_ask_simulated(server) for server in servers]
     return manifests.Manifest(
         generator=GENERATOR, version=COMMIT, created_utc=_utc(),
         arms=tuple(
             manifests.Arm(
                 name=server.name, role="variant" if index else "baseline", url=server.url, model=load.model,
-                simulated=simulated[index],
+                simulated=announcements[index],
             )
             for index, server in enumerate(servers)
         ),
-        simulated=combine_simulated(simulated),
+        simulated=combine_simulated(announcements),
         suites=(), schedule="simultaneous", seed=load.seed or 0, api="chat", temperature=load.temperature or 0.0,
         max_tokens=load.output_tokens, concurrency=(load.concurrency,), rounds=calls,
         clock=manifests.Clock(

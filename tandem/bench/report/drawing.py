@@ -75,12 +75,12 @@ def figure(chart: Chart) -> Html:
 def picture(chart: Chart, folder: Path, band: str | None = None) -> Path:
     """Write the PNG of a chart, and return its path; `band` stands under its title."""
     path = folder / f"{chart.name}.png"
-    colored = _VARIABLE.sub(lambda found: LIGHT[found[1]], json.dumps(slide(chart, band)))
+    colored = _VARIABLE.sub(lambda found: LIGHT[found[1]], json.dumps(compose_slide(chart, band)))
     path.write_bytes(vl_convert.vegalite_to_png(colored, scale=SLIDE / _SLIDE_WIDTH))
     return path
 
 
-def slide(chart: Chart, band: str | None) -> Spec:
+def compose_slide(chart: Chart, band: str | None) -> Spec:
     """Return the specification of a chart's PNG."""
     spec = {**_framed(chart.spec(_SLIDE_WIDTH - 2 * _EDGE)), "background": LIGHT["card"], "padding": _EDGE}
     if "autosize" in spec:
