@@ -303,3 +303,11 @@ def renamed(folder: Path, arm: str, name: str) -> None:
 )
 def test_every_command_of_the_page_on_watching_parses(line: str) -> None:
     assert _parser().parse_args(line.split()[1:]).command == "dashboard"
+
+
+def test_the_demo_asks_the_two_prompts_of_figures_3_to_5() -> None:
+    demo = " ".join((ROOT / "Makefile").read_text().replace("\\\n", " ").split())
+    asked = re.search(r"--suite post real --classes (\S+)", demo)
+
+    assert asked
+    assert {"repeat", "open"} <= set(asked[1].split(","))
