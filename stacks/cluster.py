@@ -56,7 +56,8 @@ class ClusterStack(EnvironmentStack):
         WorkloadAddons(self, "Addons", cluster_ref=ref, versions=addon_versions, nodes=system.node_group)
         pods = PodRoles(
             self, "PodRoles", cluster_name=name, place=place, bucket=names.bucket(environment),
-            token_secret=environment.hub.token_secret, metrics_namespace=names.bench_namespace(environment),
+            token_secret=environment.hub.token_secret,
+            metrics_namespaces=(names.bench_namespace(environment), names.simulated_namespace(environment)),
         )  # fmt: skip
         self.node_role_arn = export(self, "NodeRoleArn", node_role.arn)
         self.security_group_id = export(self, "SecurityGroupId", plane.security_group_id)

@@ -62,7 +62,7 @@ class PodRoles(Construct):
 
     def __init__(
         self, scope: Construct, id_: str, *, cluster_name: str, place: Place, bucket: str, token_secret: str | None,
-        metrics_namespace: str,
+        metrics_namespaces: Sequence[str],
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         arn = place.bucket_arn(bucket)
@@ -77,7 +77,7 @@ class PodRoles(Construct):
             ],
             # it reads what it wrote: an upload that goes on after a kill asks what is there already
             BENCH_ACCOUNT: [
-                _list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS), *_publish(metrics_namespace),
+                _list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS), *_publish(metrics_namespaces),
             ],
         }  # fmt: skip
         self.arns = {
@@ -126,13 +126,13 @@ def _write(bucket_arn: str, prefix: str) -> list[dict[str, Any]]:
     return [allow(actions, [f"{bucket_arn}/{prefix}"]), allow(["s3:ListBucketMultipartUploads"], [bucket_arn])]
 
 
-def _publish(namespace: str) -> list[dict[str, Any]]:
-    """Return what a publisher of metrics takes: to put into one namespace, and to look whether a value arrived.
+def _publish(namespaces: Sequence[str]) -> list[dict[str, Any]]:
+    """Return what a publisher of metrics takes: to put into its namespaces, and to look whether a value arrived.
 
     Neither action takes a resource, and only the first has a condition on the namespace (Service Authorization
     Reference, Amazon CloudWatch): a bench may read others' metrics and write none.
     """
-    mine: Conditions = {"StringEquals": {"cloudwatch:namespace": namespace}}
+    mine: Conditions = {"StringEquals": {"cloudwatch:namespace": list(namespaces)}}
     return [
         allow(["cloudwatch:PutMetricData"], ["*"], conditions=mine),
         allow(["cloudwatch:GetMetricData"], ["*"]),

@@ -612,6 +612,10 @@ def namespace(publisher: str, environment_name: str, cluster_name: str) -> str:
     return PUBLISHERS[publisher].namespace.format(environment=environment_name, cluster=cluster_name)
 
 
+SIMULATED_NAMESPACE = "Tandem/Simulated/{environment}"
+"""CloudWatch namespace of what the bench measured of simulated servers, in place of its own."""
+
+
 def cloudwatch_unit(metric: Metric | Watched) -> str:
     """Return the unit in CloudWatch's own words (StandardUnit of its API).
 

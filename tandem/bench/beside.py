@@ -17,6 +17,7 @@ from tandem.bench.derive import Figures, derive
 from tandem.bench.folder import RECORDS
 from tandem.bench.quantiles import Values
 from tandem.bench.record import Record, read_records
+from tandem.bench.simulation import BAND
 from tandem.bench.summary import ALL
 from tandem.bench.truth import Served, read_logs
 
@@ -45,10 +46,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beside:
-    """What was compared, and how many requests could not be."""
+    """What was compared, how many requests could not be, and whether an arm is a simulated server."""
 
     rows: tuple[Row, ...]
     left_out: int
+    simulated: bool | None = None
 
 
 def beside(folder: Path, logs: Sequence[Path]) -> Beside:
@@ -74,7 +76,7 @@ def beside(folder: Path, logs: Sequence[Path]) -> Beside:
             groups.setdefault((ALL, record.arm), []).append(record)
     rows = [_row(class_, arm, group, served) for (class_, arm), group in groups.items()]
     rows.sort(key=_placed_as(run))
-    return Beside(rows=tuple(rows), left_out=len(records) - len(kept))
+    return Beside(rows=tuple(rows), left_out=len(records) - len(kept), simulated=run.simulated)
 
 
 def _honest(served: Served | None) -> bool:
@@ -105,6 +107,8 @@ def _median(values: Values) -> float:
 
 def lines(found: Beside) -> Iterator[str]:
     """Yield the table for a terminal of 100 columns, and what a reader should see in it."""
+    if found.simulated:
+        yield BAND
     arm = max((len(row.arm) for row in found.rows), default=0)
     class_ = max((len(row.class_) for row in found.rows), default=0)
     pairs = [f"{_HEADS[name]:^{2 * width + 1}}" for name, width in _WIDTHS.items()]

@@ -45,6 +45,7 @@ from tandem.bench.response_limits import (
     compute_stream_bytes,
     describe_excess,
 )
+from tandem.bench.simulation import HEADER
 from tandem.bench.watch import Watch
 from tandem.bench.wire import Ask, Server, TimeOuts
 
@@ -258,6 +259,7 @@ def _take_headers(reply: Reply, response: aiohttp.ClientResponse) -> None:
     reply.retry_after_s = _retry_after_s(response.headers.get("Retry-After"))
     reply.server_header = response.headers.get("Server", "")[:DETAIL] or None
     reply.says_keep_alive = _says_keep_alive(response)
+    reply.simulated = response.headers.get(HEADER)
     if response.status != OK:
         reply.error = f"status_{response.status}"
         reply.limit_bytes = ERROR_BODY_BYTES

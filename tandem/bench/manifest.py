@@ -1,7 +1,7 @@
 """The manifest of a run: what was asked of which servers, and on which machine.
 
 Invariant: written whole or not at all; everything a record does not say of itself and a reader needs stands here.
-Schema 1, raised as the records' schema is.
+Raised as the records' schema is: schema 2 says whether servers are simulated, which an older reader would miss.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tandem.bench.fault import BenchError
 from tandem.bench.record import UNREADABLE
 from tandem.bench.schedule import control_numbers
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "manifest.json"
 
 Rounds = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
@@ -53,6 +53,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
         artifact_key: key of the compiled artifact it serves.
         image: container image, by digest.
         server_version, owned_by, server_header: what /version, /v1/models and the Server header said of it.
+        simulated: whether the server announced that it is simulated; None of an older run, where nobody asked.
         runtime: nxdi-v0, nxdi-v1 or native, as its environment declares it: how its counters are to be read.
         speculation: None where it is not known; it is never guessed.
         offers: what the probe found.
@@ -68,6 +69,7 @@ class Arm(msgspec.Struct, frozen=True, kw_only=True):
     server_version: str | None = None
     owned_by: str | None = None
     server_header: str | None = None
+    simulated: bool | None = None
     runtime: str | None = None
     speculation: Speculation | None = None
     offers: Offers = Offers()
@@ -151,8 +153,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit; `rounds` is 0 while
     the clock decides; `control_rounds` are not among them, and `controls` tells their numbers; `mixed` says that a turn
     held all classes; `resumed` has one clock for each --resume; `notes` are sentences that a reader of the figures must
-    know. `environment` and `experiment` are the declared ones whose servers were asked; None where servers were named
-    by address.
+    know. `simulated` says whether an arm is, and None that an older Tandem did not ask. `environment` and `experiment`
+    are the declared ones whose servers were asked, `instance_type` that of the environment's nodes; None where servers
+    were named by address.
     """
 
     schema: int = SCHEMA
@@ -161,6 +164,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     created_utc: str
     environment: str | None = None
     experiment: str | None = None
+    instance_type: str | None = None
+    simulated: bool | None = None
     arms: tuple[Arm, ...]
     suites: tuple[SuiteUsed, ...]
     schedule: Literal["interleaved", "simultaneous"]

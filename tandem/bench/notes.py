@@ -32,6 +32,7 @@ def notes(run: Manifest, total: Tally, aside: Tally, said: Sequence[str], counte
     return [
         *(str(replace(torn, path=Path(torn.path.name))) for torn in total.torn),  # alike wherever the folder lies
         *run.notes,
+        *_unknown_servers(run),
         *_roles(run),
         *_course(run, total, aside),
         *_controls(aside),
@@ -42,6 +43,11 @@ def notes(run: Manifest, total: Tally, aside: Tally, said: Sequence[str], counte
         *said,
         *_absent(run, total, counted),
     ]
+
+
+def _unknown_servers(run: Manifest) -> Iterator[str]:
+    if run.simulated is None:
+        yield "whether these servers were simulated is not known: nobody asked them when they were measured"
 
 
 def _roles(run: Manifest) -> Iterator[str]:

@@ -25,6 +25,7 @@ from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.manifest import Offers
 from tandem.bench.record import NULL
 from tandem.bench.reply import Reply
+from tandem.bench.simulation import read_announcement
 from tandem.bench.wire import Ask, Server, TimeOuts
 
 EVERYTHING = Offers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
@@ -53,7 +54,9 @@ class Found:
         listed: every model that /v1/models lists.
         owned_by: who owns the model, as /v1/models says; None where it does not.
         server_header: what the Server header of the stream says; None where it has none.
-        notes: sentences on pages that were too long to be read, and on connections that a server does not keep.
+        simulated: whether the server announces that it is simulated.
+        notes: sentences on pages that were too long to be read, on connections that a server does not keep, and on a
+            server that contradicts itself.
     """
 
     offers: Offers
@@ -62,6 +65,7 @@ class Found:
     listed: tuple[str, ...]
     owned_by: str | None = None
     server_header: str | None = None
+    simulated: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -85,7 +89,7 @@ async def probe(
         BenchError: the server has no such model, or refuses what the run needs.
         WorldError: nothing answers, or what answers is no such server.
     """
-    cards = await _cards(client, server)
+    cards, page = await _cards(client, server)
     listed = tuple(card["id"] for card in cards)
     if listed and server.model not in listed:
         raise _no_such_model(server, listed)
@@ -98,9 +102,13 @@ async def probe(
     offers, stream, seen = await trial.offers()
     named = names or frozenset({server.model, seen.model or server.model})
     reply, version, note = await _read_version(client)
+    owned_by = _find_owner(cards, server.model)
+    announcement = read_announcement((page.simulated, stream.simulated), owned_by)
     closes = CLOSES if stream.says_keep_alive and not reply.reused else None
-    notes = tuple(sentence for sentence in (note, closes) if sentence)
-    return Found(offers, version, named, listed, _find_owner(cards, server.model), stream.server_header, notes)
+    return Found(
+        offers, version, named, listed, owned_by, stream.server_header, announcement.simulated,
+        tuple(sentence for sentence in (note, closes, announcement.note) if sentence),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,11 +160,11 @@ def _seen(asked: Offers, reply: Reply, said: Answer) -> Offers:
     )
 
 
-async def _cards(client: Client, server: Server) -> list[dict[str, Any]]:
-    """Return the models that /v1/models lists; empty where the server has no such page."""
+async def _cards(client: Client, server: Server) -> tuple[list[dict[str, Any]], Reply]:
+    """Return the models that /v1/models lists, none where the server has no such page, and its reply."""
     reply = await client.get("/v1/models")
     if reply.error in NO_PAGE:
-        return []
+        return [], reply
     if reply.error is not None:
         raise _fault(server, answer.read(reply, Ask("models")), ())
     try:
@@ -166,7 +174,7 @@ async def _cards(client: Client, server: Server) -> list[dict[str, Any]]:
     if not isinstance(page, dict):
         raise _no_such_server(server, f"/v1/models is {reply.content_type or 'of no type'}: {_start(reply)}")
     cards = page.get("data")
-    return [card for card in cards if _has_id(card)] if isinstance(cards, list) else []
+    return [card for card in cards if _has_id(card)] if isinstance(cards, list) else [], reply
 
 
 def _has_id(card: Any) -> bool:

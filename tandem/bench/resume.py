@@ -90,6 +90,8 @@ def refuse_other(before: Manifest, now: Manifest, folder: Path) -> None:
 def _compared(before: Manifest, now: Manifest) -> Iterator[tuple[str, Any, Any]]:
     yield "arms", [arm.name for arm in before.arms], [arm.name for arm in now.arms]
     for was, is_ in zip(before.arms, now.arms, strict=True):
+        if was.simulated is not None:
+            yield f"arms[{was.name}].simulated", was.simulated, is_.simulated
         for field in OF_ARM:
             yield f"arms[{was.name}].{field}", getattr(was, field), getattr(is_, field)
     yield "suites", [suite.name for suite in before.suites], [suite.name for suite in now.suites]

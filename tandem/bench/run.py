@@ -14,7 +14,7 @@ import math
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TextIO
@@ -41,6 +41,7 @@ from tandem.bench.resume import Recorded, recorded, refuse_other
 from tandem.bench.rounds import Laps
 from tandem.bench.settings import Settings
 from tandem.bench.shown import clean
+from tandem.bench.simulation import combine_simulated
 from tandem.bench.starts import Starts
 from tandem.bench.warm import Warmed, warm_up
 
@@ -74,6 +75,7 @@ class Run:
         resume: whether it goes on with what the folder holds.
         out: takes what the operator reads while it goes on.
         wait_s: how long an arm that went down is waited for.
+        check: called with the manifest before anything is written; it raises BenchError where the run must not begin.
         on_round: called in a thread of its own between two rounds, and once at the end when every file is final; what
             it may do is said in `between`.
     """
@@ -83,6 +85,7 @@ class Run:
     resume: bool = False
     out: TextIO = field(default_factory=lambda: sys.stderr)
     wait_s: float = WAIT_S
+    check: Callable[[Manifest], None] | None = None
     on_round: OnRound | None = None
     stop: Stop = field(init=False)
     plan: Plan = field(init=False)
@@ -172,14 +175,20 @@ class Run:
             if before.ended is not None and before.ended.reason == "duration":
                 had = dataclasses.replace(had, spent_s=math.inf)
             self.notes += [note for note in before.notes if note not in self.notes]
+            arms_now = tuple(
+                msgspec.structs.replace(
+                    was, placement=is_.placement, simulated=is_.simulated or was.simulated, owned_by=is_.owned_by
+                )
+                for was, is_ in zip(before.arms, written.arms, strict=True)
+            )
             written = msgspec.structs.replace(
-                before, ended=None, resumed=(*before.resumed, written.clock), goodput=written.goodput or before.goodput,
+                before, schema=manifest.SCHEMA, ended=None, resumed=(*before.resumed, written.clock), arms=arms_now,
+                simulated=combine_simulated(arm.simulated for arm in arms_now),
+                goodput=written.goodput or before.goodput,
                 price_usd_per_hour=written.price_usd_per_hour or before.price_usd_per_hour,
-                arms=tuple(
-                    msgspec.structs.replace(was, placement=is_.placement)
-                    for was, is_ in zip(before.arms, written.arms, strict=True)
-                ),
             )  # fmt: skip
+        if self.check is not None:
+            self.check(written)
         self.starts = Starts(self.folder)
         manifest.write(self.folder, written)
         watch = host.HostWatch()

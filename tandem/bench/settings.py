@@ -43,6 +43,7 @@ class Settings:
         goodput: metric to its limit, in the metric's unit.
         price_usd_per_hour: of all that the run occupies.
         environment, experiment: the declared ones whose servers are asked; None where they were named by address.
+        instance_type: of the environment's nodes.
     """
 
     arms: tuple[manifest.Arm, ...]
@@ -69,6 +70,7 @@ class Settings:
     price_usd_per_hour: float | None = None
     environment: str | None = None
     experiment: str | None = None
+    instance_type: str | None = None
 
     def plan(self) -> Plan:
         """Return who is asked what, in order."""

@@ -17,6 +17,7 @@ from tandem.bench.estimate import FIRST_TOKEN_S, TOKEN_S, spoken
 from tandem.bench.plan import Plan, Turn
 from tandem.bench.probe import Found
 from tandem.bench.settings import Settings
+from tandem.bench.simulation import combine_simulated
 
 HOUR_S = 3600
 MOST_NAMED = 4  # control rounds
@@ -109,6 +110,8 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         created_utc=utc_now(),
         environment=settings.environment,
         experiment=settings.experiment,
+        instance_type=settings.instance_type,
+        simulated=combine_simulated(each.simulated for each in found),
         arms=tuple(_fill_found(arm, each) for arm, each in zip(settings.arms, found, strict=True)),
         suites=tuple(
             manifest.SuiteUsed(
@@ -146,7 +149,7 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
 def _fill_found(arm: manifest.Arm, found: Found) -> manifest.Arm:
     return msgspec.structs.replace(
         arm, server_version=found.version, owned_by=found.owned_by, server_header=found.server_header,
-        offers=found.offers,
+        simulated=found.simulated, offers=found.offers,
     )  # fmt: skip
 
 

@@ -32,7 +32,9 @@ from tandem.bench.tally import Load, Tally, parted, tally
 from tandem.bench.turns import Spreads
 from tandem.metrics import CATALOGUE, Metric, metric
 
-SCHEMA = 1
+SCHEMA = 2
+"""Raised by what an older reader would misread: 2 says whether servers are simulated."""
+
 FILE = "summary.json"
 ALL = "all"
 _DECIMALS = 6  # of a millisecond: finer than any clock here
@@ -96,6 +98,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         arms: names, the baseline first.
+        simulated: whether an arm is; None where nobody asked.
         records: lines that were read, those of control rounds too, which are in no other figure here.
         cells: by class, load, metric and arm.
         metrics: definitions of the cells' metrics.
@@ -106,6 +109,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 
     schema: int = SCHEMA
     arms: tuple[str, ...]
+    simulated: bool | None
     records: int
     cells: tuple[Cell, ...]
     metrics: tuple[Definition, ...]
@@ -141,6 +145,7 @@ def summarize(folder: Path) -> Summary:
     named = {cell.metric for cell in cells}
     return Summary(
         arms=order.arms,
+        simulated=run.simulated,
         records=sum(total.requests.values()) + sum(aside.requests.values()),
         cells=cells,
         metrics=tuple(_definition(metric(name)) for name in sorted(named, key=_metric_place)),

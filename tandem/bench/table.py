@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from tandem.bench.shown import clean, columns, fit, wrapped
+from tandem.bench.simulation import BAND
 from tandem.bench.summary import ALL, Cell, Summary
 
 WIDTH = 100
@@ -38,6 +39,8 @@ def show(summary: Summary, file: TextIO) -> None:
 
 def lines(summary: Summary) -> Iterator[str]:
     """Yield one table for each concurrency or rate, then what must be known beside it."""
+    if summary.simulated:
+        yield BAND
     cells = {(cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell for cell in summary.cells}
     loads = list(dict.fromkeys((asked.concurrency, asked.rate_per_s) for asked in summary.requests))
     for load in loads:

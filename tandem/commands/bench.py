@@ -132,7 +132,10 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
     folder = options.resume or options.out
     _room_for_sockets(len(settings.arms) * max((*(settings.concurrency or ()), LEAST_SOCKETS)))
     sent = _publishing(chosen, options, settings, folder)
-    run = Run(settings=settings, folder=folder, resume=options.resume is not None, on_round=sent)
+    run = Run(
+        settings=settings, folder=folder, resume=options.resume is not None, on_round=sent,
+        check=sent.check if sent else None,
+    )  # fmt: skip
     outcome = uvloop.run(run.run())
     unsent = sent.ended() if sent else Exit.DONE
     return max(_ended(outcome, folder, chosen), unsent)
@@ -140,6 +143,10 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
 
 def _publishing(chosen: Selection, options: argparse.Namespace, settings: Settings, folder: Path) -> Publishing | None:
     if options.publish is None:
+        if options.simulated:
+            from tandem.commands.bench_arms import refused  # noqa: PLC0415 - the bench is loaded when it runs
+
+            raise refused("--simulated without --publish", "both, for simulated servers", "add --publish, or drop it")
         return None
     from tandem.commands.publish import publishing  # noqa: PLC0415 - the rules of an environment
 
@@ -195,6 +202,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         arms=placed(who.arms, options.placement, before),
         environment=who.environment,
         experiment=who.experiment,
+        instance_type=who.instance_type,
         api_key=_key(options.api_key_env),
         suites=suites,
         schedule=options.schedule or who.schedule or "interleaved",

@@ -26,7 +26,7 @@ class Measured:
 
     Args:
         arms: the baseline first.
-        environment, experiment: their names; None for servers by address.
+        environment, experiment, instance_type: their names; None for servers by address.
         suites, schedule: of the experiment; none for servers by address.
         most_tokens: the longest answer the experiment's servers give; None where that is not known.
     """
@@ -34,6 +34,7 @@ class Measured:
     arms: tuple[Arm, ...]
     environment: str | None = None
     experiment: str | None = None
+    instance_type: str | None = None
     suites: tuple[str, ...] = ()
     schedule: Literal["interleaved", "simultaneous"] | None = None
     most_tokens: int | None = None

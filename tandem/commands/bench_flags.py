@@ -16,6 +16,7 @@ SECONDS = {"s": 1, "m": 60, "h": 3600}
 TIME_OUTS = {"connect": "connect_s", "first-token": "first_token_s", "gap": "gap_s", "whole": "whole_s"}
 LIMITED = ("ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s")  # figures of one request
 EXTRAS = {"token-ids": "token_ids", "logprobs": "logprobs"}
+SIMULATED = "the servers are simulated; figures go to a namespace apart"
 MOST_CONTROLS = 1000
 MOST_CONCURRENCY, MOST_COUNT, MOST_SEED = 4096, 1_000_000, 2**63 - 1
 
@@ -68,6 +69,7 @@ def add_publish_flags(publish: argparse.ArgumentParser) -> None:
     publish.add_argument("folder", type=Path, metavar="DIR", help="the folder that a run wrote")
     publish.add_argument("--env", required=True, metavar="NAME", help="the environment to whose account it goes")
     publish.add_argument("--experiment", metavar="NAME", help="which of its experiments was measured")
+    publish.add_argument("--simulated", action="store_true", help=SIMULATED)
 
 
 def _arms(run: argparse.ArgumentParser) -> None:
@@ -84,6 +86,7 @@ def _arms(run: argparse.ArgumentParser) -> None:
         "--publish", nargs="?", const="", metavar="ENV",
         help="send each round to CloudWatch and S3; ENV where servers are named by address, with --experiment",
     )  # fmt: skip
+    arms.add_argument("--simulated", action="store_true", help=f"with --publish: {SIMULATED}")
     arms.add_argument(
         "--placement", type=placement, nargs="+", action="extend", default=[], metavar="NAME=WORD",
         help="where an arm's server runs, as base=first-half; kept in every record",

@@ -43,6 +43,7 @@ def hosted_arms(chosen: Selection, options: argparse.Namespace) -> Measured:
         ),
         environment=environment.name,
         experiment=experiment.name,
+        instance_type=environment.capacity.instance_type,
         suites=experiment.suites,
         schedule=experiment.schedule,
         most_tokens=experiment.max_output_tokens,

@@ -32,6 +32,7 @@ _NOTE = (
     "Drawn from the records of a run, as tandem bench publish sends them: three digits, at the minute in which each "
     "request began. A faint line crosses times without a value."
 )
+_APART = "Figures of simulated servers are published to {namespace}, which no dashboard of the account reads."
 _ELSEWHERE = {"unpublished_rounds": ": it is counted while a run is published"}
 
 
@@ -121,13 +122,15 @@ def _series(folder: Path, environment: Environment, experiment: Experiment) -> S
 
 def _about(environment: Environment, experiment: Experiment, run: Manifest) -> About:
     from tandem.bench.manifest import run_id  # noqa: PLC0415 - numpy
+    from tandem.bench.simulation import BAND  # noqa: PLC0415
     from tandem.watch.page import About  # noqa: PLC0415
 
     return About(
-        title=f"{experiment.name}: what CloudWatch would show",
+        title=f"{'Simulated: ' if run.simulated else ''}{experiment.name}: what CloudWatch would show",
         place=f"{environment.name} / {experiment.name}",
         facts=(("Run", run_id(run)), ("Arms", ", ".join(arm.name for arm in run.arms))),
-        notes=(_NOTE,),
+        notes=(_NOTE, *([_APART.format(namespace=names.simulated_namespace(environment))] if run.simulated else [])),
+        band=BAND if run.simulated else None,
     )
 
 

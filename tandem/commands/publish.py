@@ -52,17 +52,18 @@ def publish(chosen: Selection, options: argparse.Namespace) -> Exit:
 
     Args:
         chosen: the folders of declared files.
-        options: `folder`, `env` and `experiment`.
+        options: `folder`, `env`, `experiment` and `simulated`.
 
     Raises:
         SpecError: a declared file is refused.
-        BenchError: the folder holds no run, another environment's, or is written to.
+        BenchError: the folder holds no run, another environment's, one of another kind of servers, or is written to.
     """
     from tandem.bench import manifest  # noqa: PLC0415 - the bench is loaded when it runs
     from tandem.publish import Limits, PublishError, Settings, connect  # noqa: PLC0415 - boto3
 
     run = manifest.read(options.folder)
     target = target_of(chosen, options.env, run, options.experiment)
+    require_server_kind(run, target, is_simulated=options.simulated)
     with _unwritten(options.folder):
         try:
             where = _where(target, options.folder, run)
@@ -94,6 +95,29 @@ def target_of(chosen: Selection, environment: str, run: Ran, experiment: str | N
     inputs = legal(replace(chosen, names=(environment,), strict=False))
     found = inputs.environments()[0]
     return Target(environment=found, experiment=measured_experiment(found, inputs.hosted(found), run, experiment))
+
+
+def require_server_kind(run: Manifest, target: Target, *, is_simulated: bool) -> None:
+    """Make sure that figures of simulated servers and of real ones never meet in one namespace.
+
+    A run of which an older Tandem did not ask goes where real ones go, and that is said.
+
+    Args:
+        run: its manifest.
+        target: where it is published to.
+        is_simulated: whether the user says that an arm is simulated.
+
+    Raises:
+        BenchError: the user says the contrary of the manifest.
+    """
+    apart = names.simulated_namespace(target.environment)
+    if run.simulated and not is_simulated:
+        raise refused("an arm of this run is a simulated server", "--simulated", f"add it: figures go to {apart}")
+    if is_simulated and not run.simulated:
+        problem = "no arm of this run is" if run.simulated is False else "this run does not say that an arm is"
+        raise refused(f"{problem} a simulated server", "--simulated", "drop it, or measure again")
+    if run.simulated is None:
+        _say("note: nobody asked these servers whether they are simulated; their figures are published as real ones")
 
 
 def refused(problem: str, where: str, change: str) -> BenchError:
@@ -134,9 +158,9 @@ def _where(target: Target, folder: Path, run: Manifest) -> Run:
     return Run(
         environment=environment.name, account=environment.account, region=environment.region,
         experiment=experiment.name, variants=tuple(arm.name for arm in run.arms), run_id=run_id(run),
-        bucket=names.bucket(environment),
+        bucket=names.bucket(environment), simulated=bool(run.simulated),
         command=quote_command("tandem", "bench", "publish", str(folder), "--env", environment.name,
-                              "--experiment", experiment.name),
+                              "--experiment", experiment.name, *["--simulated"] * bool(run.simulated)),
     )  # fmt: skip
 
 
@@ -213,10 +237,12 @@ class Publishing:
     Args:
         target: where to.
         folder: of the run.
+        simulated: whether the user says that an arm is simulated.
     """
 
     target: Target
     folder: Path
+    simulated: bool = False
     _services: Services | None = field(default=None, init=False)
     _report: Report | None = field(default=None, init=False)
     _fault: Exception | None = field(default=None, init=False)
@@ -248,6 +274,14 @@ class Publishing:
             self._fault = fault
             raise
 
+    def check(self, run: Manifest) -> None:
+        """Refuse servers of another kind than the user says, before anything is measured.
+
+        Raises:
+            BenchError: they are.
+        """
+        require_server_kind(run, self.target, is_simulated=self.simulated)
+
     def ended(self) -> Exit:
         """Say what is not published after the run; 0 where all is, or nothing was there to be published."""
         if self._fault is not None:
@@ -265,7 +299,7 @@ def publishing(chosen: Selection, options: argparse.Namespace, run: Ran, folder:
 
     Args:
         chosen: the folders of declared files.
-        options: `publish`, `env` and `experiment`.
+        options: `publish`, `env`, `experiment` and `simulated`.
         run: what is measured.
         folder: where it is written.
 
@@ -280,4 +314,5 @@ def publishing(chosen: Selection, options: argparse.Namespace, run: Ran, folder:
         raise refused(
             f"{environment} is another environment than that of --env, {options.env}", "--publish", "drop its value"
         )
-    return Publishing(target=target_of(chosen, environment, run, options.experiment), folder=folder)
+    target = target_of(chosen, environment, run, options.experiment)
+    return Publishing(target=target, folder=folder, simulated=options.simulated)

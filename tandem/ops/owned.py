@@ -91,5 +91,5 @@ class Owned:
 
     def speaks(self, texts: Iterable[str]) -> bool:
         """Whether one of a resource's own fields names this environment's namespace, cluster or topic."""
-        spaces = {f"Tandem/{self.name}", f"Tandem/Guard/{self.name}"}
+        spaces = {f"Tandem/{self.name}", f"Tandem/Guard/{self.name}", f"Tandem/Simulated/{self.name}"}
         return any(self.named(text) or text in spaces for text in texts)

@@ -46,7 +46,7 @@ class CloudWatch:
 
     Args:
         client: boto3's, which sends each request once.
-        namespace: Tandem/<environment>.
+        namespace: Tandem/<environment>, or Tandem/Simulated/<environment>.
         sleep: waits so many seconds.
         over: whether there is no time left for another try.
     """

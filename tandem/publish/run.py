@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tandem.metrics import BENCH, namespace
+from tandem.metrics import BENCH, SIMULATED_NAMESPACE, namespace
 from tandem.publish.cloudwatch import Retries
 from tandem.publish.settle import Delays
 
@@ -20,6 +20,7 @@ class Run:
         run_id: pure function of the manifest.
         bucket: of the environment.
         command: what an operator gives to go on.
+        simulated: whether an arm is a simulated server.
     """
 
     environment: str
@@ -30,10 +31,13 @@ class Run:
     run_id: str
     bucket: str
     command: str
+    simulated: bool = False
 
     @property
     def namespace(self) -> str:
-        """CloudWatch namespace."""
+        """CloudWatch namespace; that of simulated servers holds nothing else."""
+        if self.simulated:
+            return SIMULATED_NAMESPACE.format(environment=self.environment)
         return namespace(BENCH, self.environment, "")
 
     @property

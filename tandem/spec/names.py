@@ -96,6 +96,11 @@ def bench_namespace(environment: Environment) -> str:
     return f"Tandem/{environment.name}"
 
 
+def simulated_namespace(environment: Environment) -> str:
+    """Return the CloudWatch namespace of figures of simulated servers, which no dashboard and no alarm reads."""
+    return f"Tandem/Simulated/{environment.name}"
+
+
 def tags(environment: Environment) -> dict[str, str]:
     """Return the tags of every resource: the operator's own, and whose it is."""
     return {**environment.tags, OWNER_TAG: environment.name}
@@ -260,7 +265,7 @@ def environment_names(environment: Environment) -> Iterator[LimitedName]:
     yield LimitedName(what="EKS node group", value=node_group(environment), limit=63, path="name")
     yield LimitedName(what="CodeBuild project", value=repository(environment, "llmperf"), limit=255, path="name")
     yield LimitedName(what="SNS topic", value=topic(environment), limit=256, path="name")
-    yield LimitedName(what="CloudWatch namespace", value=guard_namespace(environment), limit=255, path="name")
+    yield LimitedName(what="CloudWatch namespace", value=simulated_namespace(environment), limit=255, path="name")
     yield LimitedName(what="IAM role", value=scheduler_role(environment), limit=64, path="name")
     yield LimitedName(what="IAM policy", value=people_policy(environment, "engineer"), limit=128, path="name")
     yield LimitedName(what="Lambda function", value=guard_function(environment, "stop"), limit=64, path="name")

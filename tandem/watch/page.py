@@ -40,12 +40,14 @@ class About:
         place: environment and experiment.
         facts: name and value, in their order.
         notes: sentences that a reader must know.
+        band: stands over everything; None for none.
     """
 
     title: str
     place: str
     facts: tuple[tuple[str, str], ...]
     notes: tuple[str, ...] = ()
+    band: str | None = None
 
 
 def page(dashboards: Sequence[Dashboard], held: Held, about: About) -> str:
@@ -65,6 +67,7 @@ def page(dashboards: Sequence[Dashboard], held: Held, about: About) -> str:
         policy=_policy([library, program]),
         title=escape(about.title),
         place=escape(about.place),
+        band="" if about.band is None else f'<p class="band" role="note">{escape(about.band)}</p>',
         licences=_template("licences.txt"),
         style=_template("page.css"),
         facts="".join(

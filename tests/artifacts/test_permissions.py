@@ -47,7 +47,7 @@ def statements():
     """Service account -> the statements of its role, as the Cluster stack writes them."""
     stack = Stack(App(), "cluster")
     PodRoles(
-        stack, "identities", cluster_name="c", bucket=BUCKET, token_secret=None, metrics_namespace="Tandem/n",
+        stack, "identities", cluster_name="c", bucket=BUCKET, token_secret=None, metrics_namespaces=["Tandem/n"],
         place=Place(account="111122223333", region="us-east-2"),
     )  # fmt: skip
     found = {}

@@ -50,6 +50,7 @@ class Schedule:
     raw: tuple[str, ...] = ()
     pause_ms: float = 1.0
     content_type: str = "text/event-stream"
+    simulated: str | None = None  # value of x-tandem-simulated on every answer
 
     def __post_init__(self) -> None:
         if self.fault is not None and self.fault not in {*BEFORE, *DURING, *AT_THE_END}:
@@ -82,6 +83,7 @@ class Connection:
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     connected_s: float
+    header: str = ""  # of every answer
     number: int = 0
     chunked: bool = False
     truth: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -95,7 +97,8 @@ class Connection:
 
     async def begin(self, content_type: str, *, status: str = "200 OK", extra: str = "") -> None:
         """Write the head of a chunked answer."""
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nTransfer-Encoding: chunked\r\n{extra}\r\n"
+        chunked = "Transfer-Encoding: chunked\r\n"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{chunked}{self.header}{extra}\r\n"
         self.truth["headers_s"] = time.monotonic()
         self.writer.write(head.encode())
         await self.writer.drain()
@@ -109,7 +112,8 @@ class Connection:
 
     async def whole(self, status: str, content_type: str, body: bytes, extra: str = "") -> None:
         """Write an answer of known length."""
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n{extra}\r\n"
+        length = f"Content-Length: {len(body)}\r\n"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{length}{self.header}{extra}\r\n"
         self.truth.setdefault("writes", []).append([time.monotonic(), len(body), None])
         self.writer.write(head.encode() + body)
         await self.writer.drain()
@@ -236,7 +240,9 @@ class Server:
         return [truth for truth in self.truths if truth["method"] == "POST"]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = Connection(reader, writer, time.monotonic())
+        said = self.default.simulated
+        header = "" if said is None else f"X-Tandem-Simulated: {said}\r\n"
+        connection = Connection(reader, writer, time.monotonic(), header)
         self.accepted += 1
         task = asyncio.current_task()
         assert task is not None

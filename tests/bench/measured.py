@@ -47,7 +47,7 @@ def run_manifest(**changes: Any) -> manifest.Manifest:
         "version": "0.1.0", "created_utc": "2026-11-21T00:00:00Z",
         "arms": (arm("base", role="baseline"), arm("spec")),
         "suites": (manifest.SuiteUsed(name="real", sha256="0" * 64, prompts=24, classes=("repeat", "chat")),),
-        "schedule": "interleaved", "seed": 1, "api": "chat", "concurrency": (4,), "rounds": 1,
+        "simulated": False, "schedule": "interleaved", "seed": 1, "api": "chat", "concurrency": (4,), "rounds": 1,
         "clock": manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z"),
         "host": manifest.Host(cpus=2, python="3.11"), "plan": manifest.Plan(requests=0),
         "ended": manifest.Ended(reason="done", utc="2026-11-21T01:00:00Z"),
@@ -57,7 +57,9 @@ def run_manifest(**changes: Any) -> manifest.Manifest:
 
 def arm(name: str, **changes: Any) -> manifest.Arm:
     """An arm of which nothing is known but its name."""
-    return manifest.Arm(**{"name": name, "role": "variant", "url": "http://127.0.0.1:1", "model": "m", **changes})
+    return manifest.Arm(
+        **{"name": name, "role": "variant", "url": "http://127.0.0.1:1", "model": "m", "simulated": False, **changes}
+    )
 
 
 def write_run(folder: Path, records: list[Record], scrapes: list[Scrape] | None = None, **changes: Any) -> Path:

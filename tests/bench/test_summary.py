@@ -525,16 +525,16 @@ def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path: Path, mi
 
 
 def test_a_manifest_of_a_newer_schema_is_refused(tmp_path: Path) -> None:
-    folder = write_run(tmp_path, [record()], schema=2)
+    folder = write_run(tmp_path, [record()], schema=3)
 
-    with pytest.raises(BenchError, match="the manifest has schema 2"):
+    with pytest.raises(BenchError, match="the manifest has schema 3"):
         summary.summarize(folder)
 
 
 def test_a_manifest_of_a_newer_schema_is_named_where_the_rest_does_not_fit(tmp_path: Path) -> None:
     (tmp_path / "manifest.json").write_text('{"schema": 9, "version": "7.1.0", "arms": "elsewhere"}')
 
-    with pytest.raises(BenchError, match=r"schema 9, and this Tandem knows up to 1; read it with Tandem 7\.1\.0"):
+    with pytest.raises(BenchError, match=r"schema 9, and this Tandem knows up to 2; read it with Tandem 7\.1\.0"):
         manifest.read(tmp_path)
 
 

@@ -6,13 +6,16 @@ import argparse
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
-from measured import run_manifest, write_run
+from measured import record, run_manifest, write_run
 
+from tandem.bench.claims.eligibility import explain_unasked
 from tandem.bench.fault import BenchError
+from tandem.bench.judge.observations import observe
 from tandem.bench.manifest import Arm
 from tandem.cli import _parser
 from tandem.commands.bench import _settings
@@ -128,3 +131,12 @@ def test_there_is_one_control_round_or_as_many_as_the_resumed_run_had(tmp_path, 
     given = _parser().parse_args(["bench", "run", "--baseline", "http://h:1", "--model", "m", *flags, *where])
 
     assert _settings(CHOSEN, given).control_rounds == asked
+
+
+def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
+    arms = tuple(msgspec.structs.replace(arm, simulated=False) for arm in post.arms)
+    records = [record(arm=arm.name, request_id=arm.name) for arm in arms]
+    named = {"environment": post.environment, "experiment": post.experiment, "instance_type": post.instance_type}
+
+    assert post.instance_type == "trn2.48xlarge"
+    assert explain_unasked(observe(write_run(tmp_path, records, arms=arms, **named))) is None

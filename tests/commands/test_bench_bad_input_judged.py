@@ -304,7 +304,7 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
         "counters.jsonl:1",
         "remove it: acceptance of its turn is then absent",
     ),
-    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem knows up to 1"),
+    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "this Tandem knows up to 2"),
     "a manifest with rounds without end": (
         lambda run: run.manifest.update(control_rounds=10**12),
         "manifest.json",

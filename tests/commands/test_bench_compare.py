@@ -15,6 +15,7 @@ from measured import record, write_run
 from tandem.bench.compare import runs as compare
 from tandem.bench.judge.form import Controls
 from tandem.bench.manifest import SuiteUsed
+from tandem.bench.simulation import BAND
 from tandem.cli import main
 
 DAYS = ("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z")
@@ -41,9 +42,17 @@ def test_json_has_what_differs_and_every_row(tmp_path: Path, capsys: pytest.Capt
     assert main(["bench", "compare", *runs(tmp_path, seed=9), "--json"]) == 0
 
     said = json.loads(capsys.readouterr().out)
-    assert said["schema"] == 1
+    assert said["schema"] == 2
     assert [one["what"] for one in said["differences"]] == ["seed"]
     assert {row["class"] for row in said["rows"]} == {"repeat"}
+
+
+def test_a_simulated_run_is_held_against_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "compare", *runs(tmp_path, simulated=True)]) == 0
+
+    told = capsys.readouterr().out
+    assert told.startswith(f"{BAND}\n")
+    assert "differs: simulated (so nothing is called): False -> True" in told
 
 
 def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

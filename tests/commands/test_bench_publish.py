@@ -26,6 +26,7 @@ from tandem.twin.faults.rules import ACCESS_DENIED, LoseAnswer, Rule
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.usefixtures("no_page", "busy")]
 ARMS = ("qwen-vllm", "qwen-sd-vllm")
+APART = f"Tandem/Simulated/{ENV}"
 
 
 @pytest.fixture
@@ -53,6 +54,13 @@ def pair():
     made.end()
 
 
+@pytest.fixture(scope="module")
+def simulators():
+    made = Pair(Schedule(ttft_ms=5, step_ms=1, tokens=4, simulated="1"))
+    yield made
+    made.end()
+
+
 def measured(folder, class_="chat", **changes):
     """A folder of one round in which each arm answered twice, ten minutes ago."""
     records = [
@@ -70,7 +78,7 @@ def publish(world, folder, *more, env=ENV):
     return main(["bench", "publish", str(folder), "--env", env, *folders(world), *more])
 
 
-def values(endpoint, metric, class_, concurrency="4", hours=1):
+def values(endpoint, metric, class_, concurrency="4", hours=1, namespace=f"Tandem/{ENV}"):
     """How many values of each arm CloudWatch holds."""
     now = time.time()
     dimensions = {"Experiment": "post", "PromptClass": class_, "Concurrency": concurrency}
@@ -78,7 +86,7 @@ def values(endpoint, metric, class_, concurrency="4", hours=1):
         sum(
             point["SampleCount"]
             for point in endpoint.client("cloudwatch").get_metric_statistics(
-                Namespace=f"Tandem/{ENV}", MetricName=metric, Period=60, Statistics=["SampleCount"],
+                Namespace=namespace, MetricName=metric, Period=60, Statistics=["SampleCount"],
                 StartTime=now - hours * 3600, EndTime=now + 3600,
                 Dimensions=[{"Name": key, "Value": value} for key, value in {**dimensions, "Variant": name}.items()],
             )["Datapoints"]
@@ -165,6 +173,39 @@ def test_a_run_that_is_not_the_environments_is_refused_and_nothing_is_asked(
 
     assert said in capsys.readouterr().err
     assert proxy.log == ()
+
+
+def test_simulated_figures_go_to_a_namespace_of_their_own(world, tmp_path, endpoint, bucket, capsys):
+    folder = measured(tmp_path / "out", "apart", simulated=True)
+
+    assert publish(world, folder, "--simulated") == 0
+    assert values(endpoint, "ttft_ms", "apart", namespace=APART) == [2, 2]
+    assert values(endpoint, "ttft_ms", "apart") == [0, 0]
+    assert capsys.readouterr().out.startswith(f"1 round in 2 requests to {APART}, 2 objects to s3://{bucket}/")
+
+
+@pytest.mark.parametrize(
+    ("simulated", "flags", "said"),
+    [
+        (True, (), f"--simulated: an arm of this run is a simulated server; add it: figures go to {APART}"),
+        (False, ("--simulated",), "--simulated: no arm of this run is a simulated server; drop it"),
+        (None, ("--simulated",), "--simulated: this run does not say that an arm is a simulated server; drop it"),
+    ],
+)
+def test_servers_of_another_kind_are_refused_and_nothing_is_asked(
+    world, tmp_path, proxy, capsys, simulated, flags, said
+):
+    assert publish(world, measured(tmp_path / "out", simulated=simulated), *flags) == 2
+
+    assert said in " ".join(capsys.readouterr().err.split())
+    assert proxy.log == ()
+
+
+def test_a_run_of_before_is_published_as_real_and_noted(world, tmp_path, endpoint, bucket, capsys):  # noqa: ARG001
+    assert publish(world, measured(tmp_path / "out", "before", simulated=None)) == 0
+
+    assert "note: nobody asked these servers whether they are simulated" in capsys.readouterr().err
+    assert values(endpoint, "ttft_ms", "before") == [2, 2]
 
 
 def test_an_environment_that_is_not_declared_is_refused(world, tmp_path):
@@ -261,6 +302,31 @@ def test_a_run_that_cannot_be_published_is_refused_before_it_is_measured(world, 
 
     assert said in capsys.readouterr().err
     assert (pair.asked(), (tmp_path / "a" / "out").exists()) == ([], False)
+
+
+def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoint):
+    flags = ("--publish", ENV, "--experiment", "post", "--simulated")
+
+    assert run(world, simulators, tmp_path / "a", "simulators", *flags) == 0
+    assert values(endpoint, "requests", "simulators", "2", namespace=APART) == [2, 2]
+    assert values(endpoint, "requests", "simulators", "2") == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("servers", "flags", "said"),
+    [
+        ("simulators", ("--publish", ENV, "--experiment", "post"), "an arm of this run is a simulated server"),
+        ("pair", ("--publish", ENV, "--experiment", "post", "--simulated"), "no arm of this run is a simulated server"),
+        ("simulators", ("--simulated",), "--simulated without --publish"),
+    ],
+)
+def test_a_run_of_the_other_kind_is_refused_before_it_is_measured(
+    world, request, tmp_path, capsys, servers, flags, said
+):
+    assert run(world, request.getfixturevalue(servers), tmp_path / "a", "chat", *flags) == 2
+
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "a" / "out").exists()
 
 
 def test_another_environment_than_that_of_the_servers_is_refused(world, tmp_path, capsys):

@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tandem.bench import summary
+from tandem.bench import manifest, summary
+from tandem.bench.simulation import BAND
 from tandem.cli import _parser, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,6 +69,17 @@ def graphs(data: dict, title: str) -> list[dict]:
 
 def test_the_path_is_printed(written: tuple[Path, str]) -> None:
     assert written[1] == f"{written[0]}\n"
+
+
+def test_a_dashboard_of_simulated_servers_says_so(copied: Path, tmp_path: Path, page: Path) -> None:
+    kept = manifest.read(copied)
+    manifest.write(copied, msgspec.structs.replace(kept, simulated=True))
+
+    assert main(command(copied, tmp_path / "page.html")) == 0
+    text = (tmp_path / "page.html").read_text()
+    assert f'<p class="band" role="note">{BAND}</p>' in text
+    assert "<title>Simulated: post" in text
+    assert BAND not in page.read_text()
 
 
 def test_all_three_dashboards_are_in_the_page(data: dict) -> None:
@@ -290,3 +303,11 @@ def renamed(folder: Path, arm: str, name: str) -> None:
 )
 def test_every_command_of_the_page_on_watching_parses(line: str) -> None:
     assert _parser().parse_args(line.split()[1:]).command == "dashboard"
+
+
+def test_the_demo_asks_the_two_prompts_of_figures_3_to_5() -> None:
+    demo = " ".join((ROOT / "Makefile").read_text().replace("\\\n", " ").split())
+    asked = re.search(r"--suite post real --classes (\S+)", demo)
+
+    assert asked
+    assert {"repeat", "open"} <= set(asked[1].split(","))

@@ -10,7 +10,8 @@ OWNED = Owned(name="post", cluster="tandem-post", others=("post-too",))
 
 
 @pytest.mark.parametrize(("namespace", "own"), [
-    ("Tandem/post", True), ("Tandem/Guard/post", True), ("Tandem/Guard/post-too", False), ("Tandem/Guard", False),
+    ("Tandem/post", True), ("Tandem/Guard/post", True),
+    ("Tandem/Simulated/post", True), ("Tandem/Guard/post-too", False), ("Tandem/Guard", False),
     ("AWS/EC2", False),
 ])  # fmt: skip
 def test_an_alarm_is_ours_by_the_namespace_of_its_metric(namespace: str, own: bool) -> None:

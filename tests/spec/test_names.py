@@ -169,6 +169,7 @@ def test_what_is_watched_is_named_after_its_environment() -> None:
 
     assert names.bench_namespace(mine) == "Tandem/post-us-east-2"
     assert names.guard_namespace(mine) == "Tandem/Guard/post-us-east-2"
+    assert names.simulated_namespace(mine) == "Tandem/Simulated/post-us-east-2"
     assert names.dashboard(mine, "machine") == "tandem-post-us-east-2-machine"
     assert names.alarm(mine, "errors", "post", "qwen-vllm") == "post-us-east-2-errors-post-qwen-vllm"
     assert names.topic(mine) == "tandem-post-us-east-2-alarms"

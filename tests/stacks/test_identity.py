@@ -84,7 +84,7 @@ def test_measuring_knows_its_results_and_its_metrics_only(stack: Template) -> No
     }
 
 
-def test_measuring_publishes_into_its_own_environments_namespace_only(stack: Template) -> None:
+def test_measuring_publishes_into_its_own_environments_namespaces_only(stack: Template) -> None:
     (statement,) = [
         statement
         for policy in role(stack, "tandem-bench")["Policies"]
@@ -92,7 +92,8 @@ def test_measuring_publishes_into_its_own_environments_namespace_only(stack: Tem
         if "cloudwatch:PutMetricData" in statement["Action"]
     ]
 
-    assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": "Tandem/post-us-east-2"}}
+    spaces = ["Tandem/post-us-east-2", "Tandem/Simulated/post-us-east-2"]
+    assert statement["Condition"] == {"StringEquals": {"cloudwatch:namespace": spaces}}
     assert statement["Action"] == ["cloudwatch:PutMetricData"]
 
 

@@ -12,7 +12,9 @@ import shutil
 import signal
 import socket
 import subprocess
+import threading
 import time
+import urllib.request
 import zipfile
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
@@ -29,6 +31,7 @@ from tandem.twin.checkpoint import Checkpoint
 from tandem.twin.runtime import inference_demo, knobs, vllm
 from tandem.twin.runtime.install import install
 from tandem.twin.runtime.programs import programs
+from tandem.twin.runtime.serving import serve
 
 NXDI_ARTIFACT = {"neuron_config.json", "model.pt", "weights/tp0_sharded_checkpoint.safetensors",
                  "weights/tp1_sharded_checkpoint.safetensors"}  # fmt: skip
@@ -370,6 +373,26 @@ def test_a_server_loads_what_was_compiled_and_compares_nothing(nxdi: Image) -> N
 
     assert (asked, "nothing was compared" in server.end(), server.process.returncode) == ((200, 200), True, 0)
     assert nxdi.files == before
+
+
+def test_a_stand_in_says_that_it_is_simulated() -> None:
+    ended = threading.Event()
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    threading.Thread(target=serve, args=("127.0.0.1", port, ended, ""), daemon=True).start()
+    ends = time.monotonic() + 10
+    try:
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
+                    break
+            except OSError:
+                assert time.monotonic() < ends
+    finally:
+        ended.set()
+
+    assert answer.headers["x-tandem-simulated"] == "1"
 
 
 def test_a_warm_server_whose_override_lacks_global_topk_fails_every_request(nxdi: Image) -> None:

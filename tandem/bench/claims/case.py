@@ -194,7 +194,7 @@ class Case:
         known = [arm for arm in arms if arm is not None]
         if len(known) < len(arms):
             return "the manifest does not know both arms"
-        return next(_unlike(self.set_up, *known, tuned=tuned), "")
+        return next(list_differences(self.set_up, *known, tuned=tuned), "")
 
     @cached_property
     def worthless(self) -> str:
@@ -207,7 +207,7 @@ class Case:
         return failures.sentence(*self.arms()) if failures.differ else ""
 
 
-def _unlike(set_up: SetUp, base: Arm, variant: Arm, *, tuned: bool) -> Iterator[str]:
+def list_differences(set_up: SetUp, base: Arm, variant: Arm, *, tuned: bool) -> Iterator[str]:
     """Yield what of two arms is not the post's, most important first."""
     models = sorted({base.model, variant.model} - {set_up.target})
     if models:

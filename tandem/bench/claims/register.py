@@ -49,6 +49,7 @@ class SetUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         target, draft: models.
         mode, num_speculative_tokens: of its speculation.
         runtimes: of tandem/spec/data/runtimes, that are the post's.
+        instance_type: half of one served each arm.
         concurrency: requests at once.
         hours: how long its figures' curves run.
         source: key of the source that says so.
@@ -59,6 +60,7 @@ class SetUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     mode: str
     num_speculative_tokens: int
     runtimes: tuple[str, ...]
+    instance_type: str
     concurrency: int
     hours: float
     source: str

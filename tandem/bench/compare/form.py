@@ -1,7 +1,7 @@
 """The form of what `tandem bench compare --json` prints: every field of it, what it means and its unit.
 
 Invariant: values alone; a figure that cannot be known is None and a sentence beside it says why. A speed-up is above 1
-where the later run is better. Schema 1, raised as that of verdict.json.
+where the later run is better. Raised as that of verdict.json is: schema 2 says whether servers are simulated.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 from tandem.bench.judge.form import Load, Ratio, Share, Word
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 class Side(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +22,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
         run: its id. folder: its folder, without the path. created_utc: when it began.
         requests, failed: of the arms that are compared.
         floors: whether it measured its baseline against itself.
+        simulated: whether an arm is a simulated server; None where nobody asked.
         void: why nothing may be concluded from it; empty where that is not so.
     """
 
@@ -31,6 +32,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     failed: int
     floors: bool
+    simulated: bool | None = None
     void: tuple[str, ...] = ()
 
 

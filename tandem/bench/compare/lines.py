@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from tandem.bench.compare.form import Comparison, Difference, Row, Side
 from tandem.bench.judge.words import ABSENT, interval, load, number, percent, short, times
 from tandem.bench.shown import fit, wrapped
+from tandem.bench.simulation import BAND
 
 WIDTH = 100
 MOST = 40
@@ -25,6 +26,8 @@ _MARKS = {"faster": "+", "slower": "-", "same": "=", "no evidence": " "}
 
 def lines(compared: Comparison) -> Iterator[str]:
     """Yield what differs, the tables, the outputs and the notes."""
+    if compared.before.simulated or compared.after.simulated:
+        yield BAND
     yield from _side("before", compared.before)
     yield from _side("after", compared.after)
     yield ""

@@ -384,6 +384,7 @@ def _side(seen: Observations, checked: Controls, both: Shared) -> Side:
     return Side(
         run=run_id(seen.run), folder=seen.folder.resolve().name, created_utc=seen.run.created_utc,
         requests=int(rows.sum()), failed=int((rows & seen.failed).sum()), floors=bool(checked.floors),
+        simulated=seen.run.simulated,
         void=checked.void,
     )  # fmt: skip
 

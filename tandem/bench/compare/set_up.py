@@ -120,7 +120,8 @@ def _of_runs(before: Manifest, after: Manifest) -> Iterator[Difference]:
     for key in built[0]:
         if key not in (*_OF_THE_DAY, "host") and built[0][key] != built[1][key]:
             told = [_told(one[key]) for one in built]
-            yield Difference(what=_field(key), before=told[0], after=told[1], blocks=key in _BLOCKS)
+            blocks = key in _BLOCKS or (key == "simulated" and True in (before.simulated, after.simulated))
+            yield Difference(what=_field(key), before=told[0], after=told[1], blocks=blocks)
     for key in _OF_THE_MACHINE:
         told = [_told(one["host"][key]) for one in built]
         if told[0] != told[1]:

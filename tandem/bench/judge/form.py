@@ -1,8 +1,8 @@
 """The form of verdict.json: every field of it, what it means and its unit.
 
 Invariant: values alone, no computing; a figure that cannot be known is None and a sentence beside it says why. A
-speed-up is above 1 where the variant is better, whichever way the metric points. Schema 1; a change that an older
-reader would misread raises it, a new field with a default does not.
+speed-up is above 1 where the variant is better, whichever way the metric points. A change that an older reader would
+misread raises the schema, a new field with a default does not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "verdict.json"
 CONTROL = "#2"
 """Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
@@ -307,6 +307,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         version: of Tandem.
         run: its id. folder: name of its folder, without the path. created_utc: when it began.
+        simulated: whether an arm is a simulated server; None where an older Tandem measured it and did not ask.
         baseline: its arm; variants: the others, without the control.
         requests, failed: records that were judged, and those of them with an error.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
@@ -314,6 +315,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         headlines: one a variant.
         cells: every judged metric.
         controls, equality, acceptance, claims, cost: as their names say.
+        claims_unasked: a sentence, why the post's claims are not asked of these servers; None where they are.
         definitions: of every metric and word used.
         notes: what a reader must know beside.
         recompute: commands that make this file again.
@@ -324,6 +326,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     run: str
     folder: str
     created_utc: str
+    simulated: bool | None = None
     baseline: str
     variants: tuple[str, ...]
     requests: int
@@ -336,6 +339,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     equality: tuple[Equality, ...] = ()
     acceptance: tuple[Acceptance, ...] = ()
     claims: tuple[Answer, ...] = ()
+    claims_unasked: str | None = None
     cost: tuple[Cost, ...] = ()
     definitions: tuple[Definition, ...] = ()
     notes: tuple[str, ...] = ()

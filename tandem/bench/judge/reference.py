@@ -26,6 +26,9 @@ older reader would misread raises the schema, a new field does not: pass over fi
 cannot be known is null, and a sentence beside it says why. How each is decided:
 [measurement.md](measurement.md#verdict).
 
+Schema 2 has `simulated`: an older reader would take the figures of simulated servers for those of an accelerator. And
+`claims` is empty where `claims_unasked` says why: an older reader would miss answers.
+
 `Word`, of a cell: {", ".join(get_args(form.Word))}.
 `Overall`, of a variant: {", ".join(get_args(form.Overall))}.
 What they mean: [bench.md](bench.md#the-verdict).

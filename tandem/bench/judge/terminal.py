@@ -1,7 +1,7 @@
 """A verdict for a terminal of 100 columns.
 
-Invariant: what decides comes first; no line is wider than 100 columns, whatever names the records hold; what is left
-out is counted, and verdict.json has it.
+Invariant: what decides comes first, and before it that servers are simulated; no line is wider than 100 columns,
+whatever names the records hold; what is left out is counted, and verdict.json has it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from tandem.bench.judge import words
 from tandem.bench.judge.form import FILE, Cell, Equality, Headline, Share, Verdict, Word
 from tandem.bench.judge.words import speculating
 from tandem.bench.shown import fit, wrapped
+from tandem.bench.simulation import BAND
 
 WIDTH = 100
 MOST_ROWS = 48
@@ -33,6 +34,8 @@ _ANSWER = 15  # not comparable
 
 def lines(verdict: Verdict) -> Iterator[str]:
     """Yield the verdict: the headline of each variant, its cells, then what stands behind them."""
+    if verdict.simulated:
+        yield BAND
     yield from _voided(verdict)
     for headline in verdict.headlines:
         yield from _headline(headline, verdict)
@@ -199,6 +202,9 @@ def _cost(verdict: Verdict) -> Iterator[str]:
 
 
 def _claims(verdict: Verdict) -> Iterator[str]:
+    if verdict.claims_unasked:
+        yield from _wrapped(verdict.claims_unasked, "  ")
+        yield ""
     if not verdict.claims:
         return
     yield f"the post's claims (why: {FILE} and the report)"

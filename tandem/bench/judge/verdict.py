@@ -14,6 +14,7 @@ import numpy as np
 
 from tandem.bench import counters, json_file, rounds
 from tandem.bench.claims.answers import answers
+from tandem.bench.claims.eligibility import explain_unasked
 from tandem.bench.fault import BenchError
 from tandem.bench.folder import RECORDS
 from tandem.bench.judge.acceptance import acceptance
@@ -115,13 +116,16 @@ def judge(seen: Observations, asked: Asked, notes: Sequence[str] = ()) -> Verdic
     found = cells(seen, checked, margin=asked.margin)
     equal = equality(seen, tokenizer=asked.tokenizer)
     accepted = acceptance(seen)
+    unasked = explain_unasked(seen)
     price = asked.usd_per_hour if asked.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version, run=run_id(run), folder=seen.folder.resolve().name, created_utc=run.created_utc,
+        simulated=run.simulated,
         baseline=seen.baseline, variants=seen.variants, requests=len(seen), failed=int(seen.failed.sum()),
         margin=asked.margin, controls=checked, cells=found, equality=equal, acceptance=accepted,
         headlines=headlines(seen, found, checked, equal, margin=asked.margin),
-        claims=answers(seen, found, equal, accepted, margin=asked.margin, controls=checked),
+        claims=() if unasked else answers(seen, found, equal, accepted, margin=asked.margin, controls=checked),
+        claims_unasked=unasked,
         cost=costs(seen, usd_per_hour=price, controls=checked),
         definitions=tuple(_definitions(cell.metric for cell in found)),
         notes=tuple(dict.fromkeys([*notes, *map(str, seen.torn), *_clock(seen)])),

@@ -10,11 +10,14 @@ records.jsonl, manifest.json and ray.txt.
 from __future__ import annotations
 
 import contextlib
+import http.client
+import json
 import math
 import os
 import platform
 import subprocess
 import time
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -30,10 +33,13 @@ from tandem.bench.llmperf.results import GENERATOR
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
 from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, Load, Tool
 from tandem.bench.record import Writer
+from tandem.bench.response_limits import PAGE_BYTES
+from tandem.bench.simulation import HEADER, combine_simulated, read_announcement
 
 START_S = 300.0  # of one call: to import, to connect, to have its workers started
 POLL_S = 0.2
 KILL_S = 5.0
+ANNOUNCED_S = 5.0  # most that a server may take to list its models
 KEY = "none"  # the tool refuses to start without one; servers that ask for none ignore it
 RAW, CALLS, RECORDS, OUTPUT, RAY = "raw", "calls.jsonl", "records.jsonl", "output.txt", "ray.txt"
 MOST_CHARACTERS = 500  # of a crash's last line
@@ -248,13 +254,29 @@ def _new(out: Path) -> None:
         raise BenchError("the folder is not empty", where=str(out), change="name a new folder by --out")
 
 
+def _ask_simulated(server: Server) -> bool | None:
+    """Return whether a server announces that it is simulated; None where it does not list its models."""
+    try:
+        with urllib.request.urlopen(f"{server.base}/models", timeout=ANNOUNCED_S) as answer:  # noqa: S310 - the user's
+            cards = json.loads(answer.read(PAGE_BYTES))["data"]
+            owners = [card.get("owned_by") for card in cards]
+            return any(read_announcement((answer.headers.get(HEADER),), owner).simulated for owner in owners or [None])
+    except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
 def _manifest(servers: Sequence[Server], load: Load, calls: int) -> manifests.Manifest:
+    announcements = [_ask_simulated(server) for server in servers]
     return manifests.Manifest(
         generator=GENERATOR, version=COMMIT, created_utc=_utc(),
         arms=tuple(
-            manifests.Arm(name=server.name, role="variant" if index else "baseline", url=server.url, model=load.model)
+            manifests.Arm(
+                name=server.name, role="variant" if index else "baseline", url=server.url, model=load.model,
+                simulated=announcements[index],
+            )
             for index, server in enumerate(servers)
         ),
+        simulated=combine_simulated(announcements),
         suites=(), schedule="simultaneous", seed=load.seed or 0, api="chat", temperature=load.temperature or 0.0,
         max_tokens=load.output_tokens, concurrency=(load.concurrency,), rounds=calls,
         clock=manifests.Clock(

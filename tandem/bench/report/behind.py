@@ -76,8 +76,9 @@ def _marked(verdict: Verdict) -> Iterator[Html]:
 def claims(verdict: Verdict) -> Section:
     """Return the section on the post's claims."""
     if not verdict.claims:
+        why = verdict.claims_unasked or "No claim was held against this run."
         return Section(name="claims", short="Claims", title="The post's claims",
-                       parts=(tag("p", "No claim was held against this run.", class_="says"),))  # fmt: skip
+                       parts=(tag("p", why, class_="says"),))  # fmt: skip
     pairs = list(_pairs(verdict.claims))
     against = [tag("h3", "Claims that contradict each other"), *pairs] if pairs else []
     return Section(

@@ -72,9 +72,16 @@ def figure(chart: Chart) -> Html:
     )
 
 
-def picture(chart: Chart, folder: Path) -> Path:
-    """Write the PNG of a chart, and return its path."""
+def picture(chart: Chart, folder: Path, band: str | None = None) -> Path:
+    """Write the PNG of a chart, and return its path; `band` stands under its title."""
     path = folder / f"{chart.name}.png"
+    colored = _VARIABLE.sub(lambda found: LIGHT[found[1]], json.dumps(compose_slide(chart, band)))
+    path.write_bytes(vl_convert.vegalite_to_png(colored, scale=SLIDE / _SLIDE_WIDTH))
+    return path
+
+
+def compose_slide(chart: Chart, band: str | None) -> Spec:
+    """Return the specification of a chart's PNG."""
     spec = {**_framed(chart.spec(_SLIDE_WIDTH - 2 * _EDGE)), "background": LIGHT["card"], "padding": _EDGE}
     if "autosize" in spec:
         spec["width"] = _SLIDE_WIDTH  # it fits its edges in too
@@ -85,9 +92,15 @@ def picture(chart: Chart, folder: Path) -> Path:
         "offset": 14,
         "color": LIGHT["text"],
     }
-    colored = _VARIABLE.sub(lambda found: LIGHT[found[1]], json.dumps(spec))
-    path.write_bytes(vl_convert.vegalite_to_png(colored, scale=SLIDE / _SLIDE_WIDTH))
-    return path
+    if band is not None:
+        spec["title"] |= {
+            "subtitle": band,
+            "subtitleColor": LIGHT["caution-text"],
+            "subtitleFontSize": 15,
+            "subtitleFontWeight": "bold",
+            "subtitlePadding": 6,
+        }
+    return spec
 
 
 def _svg(chart: Chart, width: int, kind: str) -> Html:

@@ -1,7 +1,7 @@
 """The head of the page: the verdict in a sentence, what limits it, and the few figures that carry it.
 
-Invariant: whatever voids or limits the verdict stands before any figure; a run of which nothing can be said says so
-first.
+Invariant: that servers are simulated, and whatever voids or limits the verdict, stands before any figure; a run of
+which nothing can be said says so first.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tandem.bench.judge import words
 from tandem.bench.judge.form import Headline, Overall, Verdict
 from tandem.bench.report.markup import Content, Html, folded, joined, listed, tag
+from tandem.bench.simulation import BAND
 
 _SHOWN = 8  # names of classes in one line; the plot has more
 _REASONS = 5
@@ -52,6 +53,7 @@ def opening(verdict: Verdict) -> Html:
     several = len(verdict.headlines) > 1
     return tag(
         "header",
+        tag("p", BAND, class_="simulated", role="note") if verdict.simulated else None,
         tag("p", f"Tandem verdict on {verdict.folder}", class_="eyebrow"),
         tag("h1", title(verdict)) if several or not verdict.headlines else None,
         _void(verdict),

@@ -21,6 +21,7 @@ from tandem.bench.report.colors import variables
 from tandem.bench.report.drawing import Chart, figure, picture
 from tandem.bench.report.markup import Html, joined, tag
 from tandem.bench.report.section import Section
+from tandem.bench.simulation import BAND
 
 FILE = "report.html"
 CHARTS = "charts"
@@ -53,7 +54,8 @@ def write(verdict: Verdict, seen: Observations, folder: Path) -> Written:
     try:
         new_charts.mkdir(parents=True, exist_ok=True)
         charts.mkdir(exist_ok=True)
-        drawn = [picture(chart, new_charts) for chart in _charts(sections)]
+        band = BAND if verdict.simulated else None
+        drawn = [picture(chart, new_charts, band) for chart in _charts(sections)]
         new_html.write_text(page, encoding="utf-8")
         for old in charts.glob("*.png"):
             old.unlink()
@@ -92,7 +94,7 @@ def _charts(sections: list[Section]) -> Iterator[Chart]:
 def _page(verdict: Verdict, sections: list[Section]) -> str:
     links = joined(tag("li", tag("a", each.short, href=f"#{each.name}")) for each in sections)
     return Template((_TEMPLATES / "report.html").read_text(encoding="utf-8")).substitute(
-        title=tag("title", opening.title(verdict)),
+        title=tag("title", f"{'Simulated: ' if verdict.simulated else ''}{opening.title(verdict)}"),
         style=variables() + (_TEMPLATES / "report.css").read_text(encoding="utf-8"),
         opening=opening.opening(verdict),
         links=links,

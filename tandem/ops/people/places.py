@@ -76,7 +76,9 @@ def _wide(environment: Environment) -> dict[Where, Place]:
         "the world": Place(arns=("*",)),
         "mirrors": Place(arns=("*",), condition=regions),
         "own metrics": Place(arns=("*",), condition={
-            "StringEquals": {"cloudwatch:namespace": names.bench_namespace(environment)},
+            "StringEquals": {"cloudwatch:namespace": [
+                names.bench_namespace(environment), names.simulated_namespace(environment),
+            ]},
         }),
     }  # fmt: skip
 

@@ -31,6 +31,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()
         self.send_response(status)
+        self.send_header("x-tandem-simulated", "1")
         self.send_header("content-length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)

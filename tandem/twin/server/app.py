@@ -27,6 +27,7 @@ from tandem.twin.server.truth import Truth, TruthLog
 HOST = "127.0.0.1"
 LARGEST_BODY = 16 << 20  # bytes
 APIS: dict[str, Api] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
+SIMULATED = {"x-tandem-simulated": "1"}  # a header of every answer, so that no figure is taken for an accelerator's
 _SSE = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 
@@ -52,6 +53,7 @@ class Server:
             web.get("/version", self._version), web.get("/load", self._load), web.get("/v1/models", self._models),
             web.get("/metrics", self._metrics),
         ])  # fmt: skip
+        app.on_response_prepare.append(_announce_simulation)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         self._site: web.TCPSite | None = None
 
@@ -235,6 +237,10 @@ class Server:
         held = sum(job.prompt_tokens + 1 + int(job.bursts[: job.done].sum()) for job in engine.running)
         page = self._page.text(len(engine.waiting), len(engine.running), held)
         return web.Response(body=page, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+
+async def _announce_simulation(_: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(SIMULATED)
 
 
 def _json(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:

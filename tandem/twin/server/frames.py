@@ -28,6 +28,7 @@ from tandem.twin.server.script import Script, Token
 from tandem.twin.server.tokens import token_id
 
 DONE = b"data: [DONE]\n\n"
+OWNER = "tandem-simulator"  # of the model, where vLLM says `vllm`: nobody shall take this for a runtime
 _OTHERS = (" the", " a", " and", " it", " of")  # what the twin says it could have said instead
 
 Fields = dict[str, Any]
@@ -52,7 +53,7 @@ def models_body(knobs: Knobs, created: int) -> Fields:
         "allow_view": True, "allow_fine_tuning": False, "organization": "*", "group": None, "is_blocking": False,
     }  # fmt: skip
     card = {
-        "id": knobs.model, "object": "model", "created": created, "owned_by": "vllm", "root": knobs.model,
+        "id": knobs.model, "object": "model", "created": created, "owned_by": OWNER, "root": knobs.model,
         "parent": None, "max_model_len": knobs.max_model_len, "permission": [permission],
     }  # fmt: skip
     return {"object": "list", "data": [card]}

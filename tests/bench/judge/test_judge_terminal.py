@@ -18,6 +18,7 @@ from tandem.bench.judge.form import Controls, Ratio, Verdict
 from tandem.bench.judge.observations import observe
 from tandem.bench.judge.terminal import WIDTH, lines
 from tandem.bench.shown import fit
+from tandem.bench.simulation import BAND
 
 
 def columns(line: str) -> int:
@@ -31,6 +32,10 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
 
 def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
     assert next(lines(verdict)) == "qwen-sd-vllm against qwen-vllm: FASTER"
+
+
+def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:
+    assert next(lines(msgspec.structs.replace(verdict, simulated=True))) == BAND
 
 
 def test_a_void_run_says_so_first(verdict: Verdict) -> None:
@@ -86,6 +91,14 @@ def test_a_claim_is_one_line_with_what_contradicts_it(verdict: Verdict) -> None:
     claims = told[told.index("the post's claims (why: verdict.json and the report)") + 1 :]
     assert [line.split()[0] for line in claims[: len(verdict.claims)]] == [claim.claim for claim in verdict.claims]
     assert claims[1].endswith("(against C7)")
+
+
+def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
+    why = "The post's claims are not asked of these servers: they are simulated."
+    told = list(lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why)))
+
+    assert why in told
+    assert not any(line.startswith(("the post's claims", "C1")) for line in told)
 
 
 def test_a_verdict_on_nothing_says_that_no_variant_was_measured(verdict: Verdict) -> None:

@@ -19,8 +19,10 @@ from tandem.bench.fault import WorldError
 from tandem.bench.judge.form import Controls, Load, Verdict
 from tandem.bench.judge.observations import Observations, observe
 from tandem.bench.report import opening
+from tandem.bench.simulation import BAND
 
 MOST_BYTES = 2_000_000
+UNASKED = "The post's claims are not asked of these servers: they are simulated."
 _EMPTY = {"meta", "br", "col", "link", "img"}
 
 
@@ -114,6 +116,38 @@ def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
 
     assert page.texts("h1")[0] == f"\u25b2 Faster {example.VARIANT} against {example.BASE}"
     assert names.index("h1") < names.index("nav") < names.index("svg")
+
+
+@pytest.fixture(scope="module")
+def simulated(seen: Observations, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> report.Written:
+    told = msgspec.structs.replace(verdict, simulated=True, claims=(), claims_unasked=UNASKED)
+    return report.write(told, seen, tmp_path_factory.mktemp("simulated"))
+
+
+def test_simulated_servers_have_a_band_over_the_page(simulated: report.Written, html: str) -> None:
+    page = Parsed(simulated.html.read_text(encoding="utf-8"))
+
+    names = [attrs.get("class") for _, attrs, _ in page.elements]
+    assert page.texts("p")[0] == BAND
+    assert names.index("simulated") < names.index("eyebrow")
+    assert page.texts("title")[0] == f"Simulated: Faster: {example.VARIANT} against {example.BASE}"
+    assert BAND not in html
+
+
+def test_the_page_says_why_claims_are_not_asked(simulated: report.Written) -> None:
+    assert UNASKED in Parsed(simulated.html.read_text(encoding="utf-8")).texts("p")
+
+
+def test_every_picture_of_simulated_servers_has_the_band(
+    seen: Observations, verdict: Verdict, simulated: report.Written, tmp_path: Path
+) -> None:
+    bare = report.write(verdict, seen, tmp_path)
+
+    def heights(written: report.Written) -> list[int]:
+        return [struct.unpack(">I", chart.read_bytes()[20:24])[0] for chart in written.charts]
+
+    assert len(simulated.charts) == len(bare.charts) > 3
+    assert all(banded > plain for banded, plain in zip(heights(simulated), heights(bare), strict=True))
 
 
 def test_headings_go_down_one_level_at_a_time(page: Parsed) -> None:

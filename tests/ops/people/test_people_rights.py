@@ -138,6 +138,16 @@ def test_nobody_puts_metrics_elsewhere_than_the_bench(example: Environment, spac
         assert not allows(held, "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
 
 
+@pytest.mark.parametrize("space", ["Tandem/post-us-east-2", "Tandem/Simulated/post-us-east-2"])
+def test_who_publishes_may_publish_simulated_figures_too(example: Environment, space: str) -> None:
+    may = {
+        kind for kind in PEOPLE
+        if allows(documents(example, kind), "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
+    }  # fmt: skip
+
+    assert may == {"engineer", "operator", "admin"}
+
+
 def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str, Any]]]:
     for kind in PEOPLE:
         for statement in policy(environment, kind)["Statement"]:

@@ -203,6 +203,18 @@ def test_the_other_pages_answer(twin, path):
     assert ask(twin.url, path).status == 200
 
 
+@pytest.mark.parametrize(("path", "body"), [
+    ("/health", None), ("/v1/models", None), ("/metrics", None), ("/nowhere", None), (CHAT, chat()), (PLAIN, {}),
+    (CHAT, chat(stream=False)), (CHAT, b"{"),
+])  # fmt: skip
+def test_every_answer_says_that_it_is_simulated(twin, path, body):
+    assert ask(twin.url, path, body).headers["x-tandem-simulated"] == "1"
+
+
+def test_the_model_is_the_simulators(twin):
+    assert ask(twin.url, "/v1/models").json["data"][0]["owned_by"] == "tandem-simulator"
+
+
 def test_the_model_and_its_length_are_the_knobs(started):
     card = ask(started(model="org/name", max_model_len=777).url, "/v1/models").json["data"][0]
 

@@ -1,0 +1,70 @@
+"""Of which servers the post's claims are asked."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import measured
+import msgspec
+import pytest
+from observed import Asked, observed
+
+from tandem.bench.claims.eligibility import explain_unasked
+from tandem.bench.judge.observations import Observations
+from tandem.bench.manifest import Arm, Speculation
+
+PLAIN, FUSED = Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7)
+KEY = "qwen3-32b-fused-{draft}-k7-tp32-lnc2-b4-s1024-0123456789ab"
+HOSTED = {
+    "environment": "prod", "experiment": "post", "instance_type": "trn2.48xlarge", "simulated": False,
+}  # fmt: skip
+
+
+def arms(model: str = "Qwen/Qwen3-32B", draft: str = "qwen3-1-7b", **changes: Any) -> tuple[Arm, Arm]:
+    """The post's two arms; `changes` are of the variant."""
+    stated = {"model": model, "runtime": "nxdi-v0", "speculation": FUSED, "artifact_key": KEY.format(draft=draft)}
+    return (
+        measured.arm("base", role="baseline", model=model, runtime="nxdi-v0", speculation=PLAIN),
+        measured.arm("spec", **{**stated, **changes}),
+    )
+
+
+def seen(both: tuple[Arm, ...] | None = None, **changes: Any) -> Observations:
+    both = arms() if both is None else both
+    made = observed([Asked(arm=arm.name) for arm in both], arms=tuple(arm.name for arm in both))
+    return dataclasses.replace(made, run=msgspec.structs.replace(made.run, arms=both, **{**HOSTED, **changes}))
+
+
+def test_the_posts_own_set_up_is_asked() -> None:
+    assert explain_unasked(seen()) is None
+
+
+def test_one_variant_of_the_post_is_enough() -> None:
+    tuned = measured.arm("tuned", model="Qwen/Qwen3-32B", runtime="nxdi-v0", speculation=Speculation(method="fused"))
+
+    assert explain_unasked(seen((*arms(), tuned))) is None
+
+
+@pytest.mark.parametrize(
+    ("why", "changes"),
+    [
+        ("they are simulated", {"simulated": True}),
+        ("whether they are simulated is not known", {"simulated": None}),
+        ("they were named by address, not by --env and --experiment", {"environment": None}),
+        ("they run on trn2.3xlarge, not on trn2.48xlarge", {"instance_type": "trn2.3xlarge"}),
+        ("they run on an unknown instance type, not on trn2.48xlarge", {"instance_type": None}),
+        ("the target is Qwen/Qwen3-8B, not Qwen/Qwen3-32B", {"both": arms("Qwen/Qwen3-8B")}),
+        ("nothing says that the draft is Qwen/Qwen3-1.7B", {"both": arms(draft="qwen3-0-6b")}),
+        (
+            "the variant's speculation is not fused with 7 tokens",
+            {"both": arms(speculation=Speculation(method="fused", num_speculative_tokens=5))},
+        ),
+        (
+            "the runtime is native, so nothing says that this is the post's accelerator",
+            {"both": (arms()[0], arms(runtime="native")[1])},
+        ),
+    ],
+)
+def test_other_servers_are_not_asked_and_it_is_said_why(why: str, changes: dict[str, Any]) -> None:
+    assert explain_unasked(seen(**changes)) == f"The post's claims are not asked of these servers: {why}."

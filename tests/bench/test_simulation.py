@@ -1,0 +1,165 @@
+"""What a simulated server announces, over HTTP, and what the files of a run keep of it."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from independent_server import MODEL, Schedule, Server
+from measured import record, run_manifest, write_run
+from one_request import run
+from running import QUICK, Ran, measure
+
+from tandem.bench import manifest, summary, table
+from tandem.bench.client import Client
+from tandem.bench.fault import BenchError
+from tandem.bench.judge.observations import observe
+from tandem.bench.judge.verdict import Asked, judge
+from tandem.bench.llmperf.run import Server as Measured
+from tandem.bench.llmperf.run import _ask_simulated
+from tandem.bench.probe import Found, probe
+from tandem.bench.simulation import BAND, OWNER, combine_simulated
+from tandem.bench.wire import Server as Address
+from tandem.twin.server.knobs import Knobs
+from tandem.twin.server.twin import Twin
+
+OURS = [{"id": MODEL, "owned_by": OWNER}]
+OTHERS = [{"id": MODEL, "owned_by": "vllm"}]
+SIMULATED = dataclasses.replace(QUICK, simulated="1")
+
+
+def found(header: str | None, models: list[dict[str, str]]) -> Found:
+    async def ask(client: Client, server: Server) -> Found:
+        server.models = models
+        return await probe(client, client.server)
+
+    return run(ask, Schedule(ttft_ms=1, step_ms=1, simulated=header))
+
+
+@pytest.fixture(scope="module")
+def twin():
+    with Twin(Knobs(model=MODEL, step_ms=(1.0,), prefill_base_ms=1, law="none")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return measure(tmp_path_factory.mktemp("mixed"), schedules=(QUICK, SIMULATED))
+
+
+def test_the_probe_takes_the_twin_for_a_simulator(twin: Twin) -> None:
+    async def ask(_: Client, __: Server) -> Found:
+        async with Client(Address(name="arm", url=twin.url, model=MODEL), limit=1) as client:
+            return await probe(client, client.server)
+
+    came = run(ask)
+
+    assert (came.simulated, came.owned_by, came.notes) == (True, OWNER, ())
+
+
+@pytest.mark.parametrize(
+    ("header", "models", "simulated"),
+    [("1", OTHERS, True), ("yes", OTHERS, True), (None, OURS, True), (None, OTHERS, False), ("0", OTHERS, False)],
+)
+def test_one_announcement_makes_a_server_simulated(
+    header: str | None, models: list[dict[str, str]], simulated: bool
+) -> None:
+    came = found(header, models)
+
+    assert (came.simulated, came.notes) == (simulated, ())
+
+
+def test_a_server_that_contradicts_itself_counts_as_simulated() -> None:
+    came = found("0", OURS)
+
+    assert came.simulated
+    assert came.notes == ("x-tandem-simulated is 0 and owned_by is tandem-simulator: it counts as simulated",)
+
+
+def test_the_owner_of_another_model_says_nothing() -> None:
+    models = [{"id": MODEL, "owned_by": "vllm"}, {"id": "other", "owned_by": OWNER}]
+
+    assert not found(None, models).simulated
+
+
+@pytest.mark.parametrize(
+    ("arms", "simulated"),
+    [((True, False), True), ((True, None), True), ((False, None), None), ((False, False), False)],
+)
+def test_one_simulated_arm_makes_a_run_simulated(arms: tuple[bool | None, ...], simulated: bool | None) -> None:
+    assert combine_simulated(arms) is simulated
+
+
+def test_a_manifest_keeps_who_is_simulated(mixed: Ran) -> None:
+    assert mixed.manifest["simulated"] is True
+    assert [arm["simulated"] for arm in mixed.manifest["arms"]] == [False, True]
+
+
+def test_a_summary_keeps_that_a_run_is_simulated(mixed: Ran) -> None:
+    kept = json.loads((mixed.folder / summary.FILE).read_text())
+
+    assert (kept["schema"], kept["simulated"]) == (2, True)
+
+
+def test_a_simulated_run_answers_no_claim_of_the_post(mixed: Ran) -> None:
+    verdict = judge(observe(mixed.folder), Asked())
+
+    why = "The post's claims are not asked of these servers: they are simulated."
+    assert (verdict.simulated, verdict.claims, verdict.claims_unasked) == (True, (), why)
+
+
+@pytest.mark.parametrize(("simulated", "first"), [(True, BAND), (False, "concurrency 4: medians"), (None, "concurr")])
+def test_the_table_of_a_simulated_run_begins_with_it(tmp_path: Path, simulated: bool | None, first: str) -> None:
+    told = io.StringIO()
+    table.show(summary.summarize(write_run(tmp_path, [record()], simulated=simulated)), told)
+
+    assert told.getvalue().startswith(first)
+
+
+def test_a_manifest_of_before_does_not_know_its_servers(tmp_path: Path) -> None:
+    fields = msgspec.to_builtins(run_manifest())
+    del fields["simulated"], fields["arms"][0]["simulated"]
+    (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode({**fields, "schema": 1}))
+
+    assert manifest.read(tmp_path).simulated is None
+
+
+def resumed(folder: Path, forget: bool, schedule: Schedule) -> Ran:
+    """Measure real servers, forget what they announced or not, and go on with servers of `schedule`."""
+    first = measure(folder, at=())
+    kept = msgspec.json.decode((first.folder / manifest.FILE).read_bytes(), type=manifest.Manifest)
+    if forget:
+        arms = tuple(msgspec.structs.replace(arm, simulated=None) for arm in kept.arms)
+        manifest.write(first.folder, msgspec.structs.replace(kept, schema=1, simulated=None, arms=arms))
+    ports = [server.port for server in first.servers]
+    return measure(folder, schedules=(schedule, schedule), at=ports, resume=True)
+
+
+def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path: Path) -> None:
+    with pytest.raises(BenchError, match=r"arms\[a\].simulated was false when this run began and is true now"):
+        resumed(tmp_path, False, SIMULATED)
+
+
+@pytest.mark.parametrize(("schedule", "simulated"), [(SIMULATED, True), (QUICK, None)])
+def test_an_older_run_that_goes_on_claims_nothing_real(
+    tmp_path: Path, schedule: Schedule, simulated: bool | None
+) -> None:
+    went_on: dict[str, Any] = resumed(tmp_path, True, schedule).manifest
+
+    assert (went_on["simulated"], went_on["schema"]) == (simulated, 2)
+
+
+def test_llmperf_knows_a_simulator(twin: Twin) -> None:
+    assert _ask_simulated(Measured(name="a", url=twin.url)) is True
+    assert _ask_simulated(Measured(name="a", url="http://127.0.0.1:1")) is None
+
+
+def test_a_run_of_before_says_that_its_servers_are_unknown(tmp_path: Path) -> None:
+    notes = summary.summarize(write_run(tmp_path, [record()], simulated=None)).notes
+
+    assert "whether these servers were simulated is not known: nobody asked them when they were measured" in notes
