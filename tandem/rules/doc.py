@@ -6,13 +6,17 @@ import sys
 from collections.abc import Iterator
 
 from tandem.rules.rule import Rule
-from tandem.rules.subjects import Hosting, Stamp, Trial
+from tandem.rules.subjects import DatedEnvironment, Hosting, Stamp, Trial
 from tandem.rules.table import RULES
 from tandem.spec.reference import write
 
 SECTIONS = {
     Trial: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
     Stamp: ("Of an environment", "Told in the environment's file."),
+    DatedEnvironment: (
+        "Of an environment, today",
+        "Told in the environment's file, by `tandem check` alone: the same files give the same templates on every day.",
+    ),
     Hosting: (
         "Of an experiment in an environment",
         "Told in the environment's file, at the entry that hosts the experiment.",

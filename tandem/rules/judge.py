@@ -6,9 +6,10 @@ Invariant: each fault is told once, at the key that must change, with rule, sour
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 
 from tandem.rules.rule import Finding, Rule
-from tandem.rules.subjects import Hosting, Stamp, Trial, stamp, trial
+from tandem.rules.subjects import DatedEnvironment, Hosting, Stamp, Trial, stamp, trial
 from tandem.rules.table import RULES
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import Document
@@ -17,11 +18,16 @@ from tandem.spec.faults import Fault
 from tandem.spec.load import Workspace
 
 
-def judge(workspace: Workspace, catalogue: Catalogue) -> tuple[Fault, ...]:
+def judge(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[Fault, ...]:
     """Return every refusal and warning of a workspace, file by file.
 
     An experiment is judged once, whatever hosts it; what depends on the environment is told in the
     environment's file, at the entry that hosts the experiment.
+
+    Args:
+        workspace: the declared files.
+        catalogue: the data they are held against.
+        now: the moment, UTC, by which dates are judged; None judges no date, as a synthesis must.
     """
     trials = {
         name: trial(declared.experiment, catalogue)
@@ -37,7 +43,7 @@ def judge(workspace: Workspace, catalogue: Catalogue) -> tuple[Fault, ...]:
     for name, environment in environments.items():
         others = tuple(other for other in environments.values() if other is not environment)
         document = workspace.environments[name].document
-        faults += _held(_subjects(environment, others, trials, catalogue), document)
+        faults += _held([*_subjects(environment, others, trials, catalogue), *_dated(environment, now)], document)
     for name, subject in trials.items():
         faults += _held([subject], workspace.experiments[name].document)
     return tuple(faults)
@@ -56,7 +62,12 @@ def _subjects(
         )  # fmt: skip
 
 
-def _held(subjects: Iterable[Stamp | Trial | Hosting], document: Document) -> list[Fault]:
+def _dated(environment: Environment, now: datetime | None) -> Iterator[DatedEnvironment]:
+    if now is not None:
+        yield DatedEnvironment(environment=environment, now=now)
+
+
+def _held(subjects: Iterable[Stamp | Trial | Hosting | DatedEnvironment], document: Document) -> list[Fault]:
     """Return the faults of one file, each once, from top to bottom."""
     faults = {
         (rule.id, finding.path, finding.got): _fault(rule, finding, document)

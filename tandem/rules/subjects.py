@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -92,6 +93,14 @@ class Stamp:
     instance: Instance
     hosted: tuple[Experiment, ...]
     others: tuple[Environment, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DatedEnvironment:
+    """An environment and the moment at which somebody asks, UTC: what a synthesis must not depend on."""
+
+    environment: Environment
+    now: datetime
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -278,3 +279,12 @@ def test_render_refuses_an_illegal_spec_and_writes_nothing(specs: Path, tmp_path
     code = main(["render", "post-us-east-2", "--out", str(tmp_path / "out"), *folders(specs)])
 
     assert (code, (tmp_path / "out").exists()) == (2, False)
+
+
+def test_check_alone_judges_dates_by_the_clock(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = specs / "environments" / "post-us-east-2.yaml"
+    path.write_text(re.sub(r"usd_per_hour_date: \S+", "usd_per_hour_date: 9999-01-01", path.read_text()))
+
+    assert main(["check", "post-us-east-2", *folders(specs)]) == 2
+    assert "9999-01-01, which is to come" in capsys.readouterr().err
+    assert main(["show", "post-us-east-2", *folders(specs)]) == 0

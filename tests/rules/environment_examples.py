@@ -91,6 +91,16 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={f"{CAPACITY}.block": {**BLOCK, "ends": "2027-06-02T11:31:00Z"}},
         passed={f"{CAPACITY}.block": {**BLOCK, "ends": "2027-06-02T11:30:00Z"}},
     ),
+    "block-over": Example(
+        path="capacity.block.ends",
+        found={f"{CAPACITY}.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T11:30:00Z"}},
+        passed={f"{CAPACITY}.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T12:01:00Z"}},
+    ),
+    "price-to-come": Example(
+        path="capacity.usd_per_hour_date",
+        found={f"{CAPACITY}.usd_per_hour_date": "2026-11-24"},
+        passed={f"{CAPACITY}.usd_per_hour_date": "2026-11-23"},  # it has begun in Kiribati
+    ),
     "account-real": Example(path="account", found={"environment.account": "111122223333"}),
     "budget-holds-run": Example(
         path="guard.budget_usd",

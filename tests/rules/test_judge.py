@@ -9,12 +9,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from environment_examples import ENVIRONMENT_EXAMPLES
 from example import native, small
 from known import judged, known
 
 from tandem.rules import RULES, judge
 from tandem.rules.doc import page
-from tandem.rules.subjects import trial
+from tandem.rules.subjects import DatedEnvironment, trial
 from tandem.spec.catalogue import catalogue
 from tandem.spec.load import load
 
@@ -224,6 +225,27 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
         },
         [("subnet-once", "network.subnets[2].id")],
     ),
+    "one subnet under two zones": (
+        {
+            "environment.network": {
+                "kind": "existing",
+                "vpc_id": "vpc-01234567",
+                "cidr": "10.0.0.0/16",
+                "subnets": [{"id": "subnet-01234561", "zone": f"use2-az{n}"} for n in (1, 3)],
+            }
+        },
+        [("subnet-once", "network.subnets[1].id")],
+    ),
+    "a range of the endpoint that is no address": (
+        {"environment.cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.300/24"]}},
+        [("range-valid", "cluster.endpoint.cidrs[0]")],
+    ),
+    "a price of storage to come": (
+        {
+            "environment.artifacts": {"usd_per_gb_month": 0.02, "usd_per_gb_month_date": "2031-01-01"},
+        },
+        [("price-to-come", "artifacts.usd_per_gb_month_date")],
+    ),
     "buckets too short for the longest sequence": (
         {"experiment.serving.tuning.token_generation_buckets": [512]},
         [("buckets-complete", "serving.tuning.token_generation_buckets")],
@@ -245,6 +267,11 @@ def test_the_generated_pages_are_checked_from_the_command_line(module: str) -> N
     done = subprocess.run([sys.executable, "-m", module, "--check"], cwd=ROOT, capture_output=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_without_a_moment_no_date_is_judged() -> None:
+    assert {rule.id for rule in RULES if rule.of is DatedEnvironment} == {"block-over", "price-to-come"}
+    assert [fault.rule for fault in judged(ENVIRONMENT_EXAMPLES["price-to-come"].found, now=None)] == []
 
 
 def test_two_independent_faults_are_both_told() -> None:
