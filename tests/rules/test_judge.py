@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from environment_examples import ENVIRONMENT_EXAMPLES
-from example import native, small
+from example import MIRRORS, native, small
 from known import judged, known
 
 from tandem.rules import RULES, judge
@@ -246,6 +246,35 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
         },
         [("price-to-come", "artifacts.usd_per_gb_month_date")],
     ),
+    "a mirror in the example's account": (
+        {
+            "environment.registry_mirrors": {
+                **MIRRORS,
+                "public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/x",
+            }
+        },
+        [("example-leftover", "registry_mirrors.public.ecr.aws")],
+    ),
+    "a tag of the example's account": (
+        {"environment.tags": {"owner-111122223333": "me"}},
+        [("example-leftover", "tags.owner-111122223333")],
+    ),
+    "a queue in the example's account": (
+        {
+            "environment.observability.alarm_subscriptions": [
+                {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:123456789012:pager"}
+            ]
+        },
+        [("example-leftover", "observability.alarm_subscriptions[0].endpoint")],
+    ),
+    "the price of a block on a spot node": (
+        {
+            "environment.capacity.kind": "spot",
+            "environment.capacity.reservation_id": None,
+            "twin.capacity.kind": "capacity-block",
+        },
+        [("price-own", "capacity.usd_per_hour")],
+    ),
     "buckets too short for the longest sequence": (
         {"experiment.serving.tuning.token_generation_buckets": [512]},
         [("buckets-complete", "serving.tuning.token_generation_buckets")],
@@ -277,7 +306,7 @@ def test_without_a_moment_no_date_is_judged() -> None:
 def test_two_independent_faults_are_both_told() -> None:
     faults = judged({**native(draft="made-up/eagle3-narrow"), "environment.account": "123456789012"})
 
-    assert sorted(fault.rule or "" for fault in faults) == ["account-real", "head-hidden-size"]
+    assert sorted(fault.rule or "" for fault in faults) == ["account-real", "head-hidden-size", "principal-own"]
 
 
 def test_the_committed_page_of_rules_is_current() -> None:
