@@ -84,6 +84,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_words(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     options = _parser(next((word for word in words if not word.startswith("-")), "")).parse_args(words)
+    options.words = tuple(words)  # as they were given: a run's manifest keeps them
     try:
         return int(_run(options))
     except SpecError as error:

@@ -43,6 +43,7 @@ class Settings:
         goodput: metric to its limit, in the metric's unit.
         price_usd_per_hour: of all that the run occupies.
         environment, experiment: the declared ones whose servers are asked; None where they were named by address.
+        flags: the options of the command, by which the run can go on.
     """
 
     arms: tuple[manifest.Arm, ...]
@@ -69,6 +70,7 @@ class Settings:
     price_usd_per_hour: float | None = None
     environment: str | None = None
     experiment: str | None = None
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def plan(self) -> Plan:
         """Return who is asked what, in order."""

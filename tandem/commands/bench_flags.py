@@ -33,7 +33,7 @@ def add_flags(run: argparse.ArgumentParser) -> None:
     _schedule(run)
     out = run.add_argument_group("output").add_mutually_exclusive_group(required=True)
     out.add_argument("--out", type=Path, metavar="DIR", help="a new folder for the run")
-    out.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR; other flags as before")
+    out.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR; its manifest has all flags")
 
 
 def add_report_flags(report: argparse.ArgumentParser) -> None:
