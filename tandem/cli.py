@@ -68,7 +68,7 @@ _COMMANDS = {
     "destroy": _Command("take an environment down stack by stack, and search for what is left"),
     "new": _Command(
         "write a commented starter of both files",
-        lambda module, chosen, options: module.new(options.name, chosen),
+        lambda module, chosen, options: module.new(options, chosen),
         "starter",
     ),
 }

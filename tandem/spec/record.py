@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -28,6 +28,9 @@ class Record(BaseModel):
 
 
 R = TypeVar("R", bound=Record)
+
+FILL_IN = "FILL_IN"
+"""A value that `tandem new` leaves to whoever owns the file."""
 
 
 def _whole(value: object) -> object:
@@ -59,10 +62,38 @@ def parse(record: type[R], document: Document, **given: str) -> R:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
         found = [_fault(record, document, entry, given) for entry in entries if not _echo(entry, entries)]
         faults += [replace(fault, change="rename the file") if fault.path in given else fault for fault in found]
-        raise SpecError(faults) from None
+        raise SpecError([*faults, *_unfilled(record, document, faults)]) from None
+    faults += _unfilled(record, document, faults)
     if faults:
         raise SpecError(faults)
     return value
+
+
+def _unfilled(record: type[Record], document: Document, faults: Iterable[Fault]) -> list[Fault]:
+    """Return a fault for each placeholder that the schema itself takes for a text."""
+    told = {fault.path for fault in faults}
+    found = []
+    for location in _placeholders(document.data):
+        schema, path = _walk(record, location)
+        if path not in told:
+            found.append(_placeholder(schema if isinstance(schema, FieldInfo) else None, document, path))
+    return found
+
+
+def _placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if value == FILL_IN:
+        yield location
+    elif isinstance(value, dict | list):
+        for step, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _placeholders(child, (*location, step))
+
+
+def _placeholder(field: FieldInfo | None, document: Document, path: str) -> Fault:
+    return Fault(
+        file=document.file, path=path, got=FILL_IN,
+        allowed=_of_item(allowed_values(field), path) if field else "your own value",
+        change=_advice(field, "fill it in"), line=document.lines.get(path),
+    )  # fmt: skip
 
 
 def _echo(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
@@ -102,6 +133,8 @@ def _fault(record: type[Record], document: Document, entry: dict[str, Any], give
             file=document.file, path=path, got=_spelt(entry["input"].get("kind")),
             allowed=", ".join(_tagged(schema) or ()), change="write one of them", line=document.lines.get(path),
         )  # fmt: skip
+    if entry["input"] == FILL_IN:
+        return _placeholder(field, document, path)
     return Fault(
         file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, _of_item(allowed, path)),
         change=_advice(field, _verb(entry)), line=line,

@@ -105,12 +105,6 @@ def test_a_bad_file_gives_no_traceback(specs: Path) -> None:
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
-def test_new_writes_a_pair_that_passes_check(tmp_path: Path) -> None:
-    main(["new", "prod", *folders(tmp_path)])
-
-    assert main(["check", "prod", *folders(tmp_path)]) == 0
-
-
 def test_new_overwrites_nothing(tmp_path: Path) -> None:
     main(["new", "prod", *folders(tmp_path)])
 
