@@ -16,10 +16,14 @@ from tandem.spec.document import Document
 from tandem.spec.environment import Environment
 from tandem.spec.faults import Fault
 from tandem.spec.load import Workspace
+from tandem.spec.stand_in import names_stand_in
 
 
 def judge(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[Fault, ...]:
     """Return every refusal and warning of a workspace, file by file.
+
+    A file of bad form is judged too, as far as its spoilt leaves do not matter: what is told of it holds with two legal
+    values of each. The text is then of the value nearest to the spoilt one.
 
     An experiment is judged once, whatever hosts it; what depends on the environment is told in the
     environment's file, at the entry that hosts the experiment.
@@ -29,6 +33,31 @@ def judge(workspace: Workspace, catalogue: Catalogue, now: datetime | None = Non
         catalogue: the data they are held against.
         now: the moment, UTC, by which dates are judged; None judges no date, as a synthesis must.
     """
+    if not workspace.mended:
+        return _judged(workspace, catalogue, now)
+    first, second = (_judged(mended, catalogue, now) for mended in workspace.mended)
+    both = {_identity(fault) for fault in second}
+    return tuple(fault for fault in first if _identity(fault) in both and not _spoilt(fault, workspace.faults))
+
+
+def _identity(fault: Fault) -> tuple[str, str, str | None, str]:
+    return fault.file, fault.path, fault.rule, fault.got
+
+
+def _spoilt(fault: Fault, faults: Iterable[Fault]) -> bool:
+    """Return whether a fault is told at a leaf of bad form, around or inside it, or names what stands in for it."""
+    return names_stand_in(f"{fault.got} {fault.allowed} {fault.change}") or any(
+        fault.file == other.file
+        and (fault.path == other.path or _inside(fault.path, other.path) or _inside(other.path, fault.path))
+        for other in faults
+    )
+
+
+def _inside(path: str, outer: str) -> bool:
+    return path.startswith((f"{outer}.", f"{outer}["))
+
+
+def _judged(workspace: Workspace, catalogue: Catalogue, now: datetime | None) -> tuple[Fault, ...]:
     trials = {
         name: trial(declared.experiment, catalogue)
         for name, declared in workspace.experiments.items()

@@ -113,6 +113,11 @@ class Hosting:
     trial: Trial
     path: str
 
+    def bindable_devices(self) -> int:
+        """Return the devices claimed, or where no claim has so many, the next larger claim, else the largest."""
+        devices, counts = self.trial.experiment.serving.devices, self.instance.device_counts.value
+        return min((count for count in counts if count >= devices), default=max(counts, default=0))
+
     def said(self, key: str, value: object) -> str:
         """Spell a value of the experiment for an error in the environment's file."""
         return f"{self.trial.experiment.name!r} with {key} {value}"

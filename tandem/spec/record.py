@@ -74,9 +74,9 @@ def _unfilled(record: type[Record], document: Document, faults: Iterable[Fault])
     told = {fault.path for fault in faults}
     found = []
     for location in _placeholders(document.data):
-        schema, path = _walk(record, location)
+        _, path = _walk(record, location)
         if path not in told:
-            found.append(_placeholder(schema if isinstance(schema, FieldInfo) else None, document, path))
+            found.append(_placeholder(field_at(record, location, document.data), document, path))
     return found
 
 
@@ -215,6 +215,26 @@ def _walk(record: type[Record], location: tuple[Any, ...]) -> tuple[Any, str]:
             continue
         schema = current.model_fields[step]
     return schema, path
+
+
+def field_at(record: type[Record], steps: Iterable[str | int], data: object) -> FieldInfo | None:
+    """Return the field at a key path of a file, given as its steps; None where the schema has none."""
+    location: list[str | int] = []
+    schema: Any = record
+    for step in steps:
+        location.append(step)
+        data = _child(data, step)
+        schema, _ = _walk(record, tuple(location))
+        kind = data.get("kind") if isinstance(data, dict) and _tagged(schema) else None
+        if isinstance(kind, str):
+            location.append(kind)
+    return schema if isinstance(schema, FieldInfo) else None
+
+
+def _child(data: object, step: str | int) -> object:
+    if isinstance(data, list) and isinstance(step, int) and step < len(data):
+        return data[step]
+    return data.get(step) if isinstance(data, dict) else None
 
 
 def _record_of(schema: Any) -> type[Record] | None:

@@ -190,8 +190,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
     ),
     "a region nobody knows": ({"environment.region": "eu-nowhere-1"}, [("region-offers-type", "region")]),
     "half a large node on a small one": (
-        small(devices=8, device_group=8, tensor_parallel_size=32),
-        [("device-count", "experiments[0]"), ("group-published", "experiments[0]")],
+        small(devices=8, device_group=8, tensor_parallel_size=32, cpu=90, memory_gib=256),
+        [
+            (rule, "experiments[0]")
+            for rule in ("device-count", "cores-bound", "group-published", "cpu-fits", "memory-fits")
+        ],
     ),
     "more tags than a resource takes": (
         {"environment.tags": {f"k{index}": "v" for index in range(41)}},
@@ -338,7 +341,9 @@ def test_the_drafts_proposed_are_smaller_than_the_target_and_of_its_tokenizer() 
 
 
 def test_a_count_of_devices_that_no_claim_has_is_told_once() -> None:
-    changes = {"experiment.serving.devices": 3, "experiment.serving.tensor_parallel_size": 8}
+    changes = {
+        "experiment.serving.devices": 3, "experiment.serving.tensor_parallel_size": 8, "experiment.serving.cpu": 40,
+    }  # fmt: skip
 
     faults = [fault for fault in judged(changes) if fault.severity == "refusal"]
 
