@@ -76,7 +76,10 @@ def _arms(run: argparse.ArgumentParser) -> None:
     arms.add_argument(
         "--variant", type=arm, nargs="+", action="extend", default=[], metavar="[NAME=]URL", help="others; repeatable"
     )
-    arms.add_argument("--model", metavar="M", help="the model's served name")
+    arms.add_argument(
+        "--model", nargs="+", action="extend", default=[], metavar="[NAME=]M",
+        help="the model's served name; NAME=M for one arm",
+    )  # fmt: skip
     arms.add_argument("--env", metavar="NAME", help="the environment inside whose cluster this runs")
     arms.add_argument("--experiment", metavar="NAME", help="its experiment: servers, model, suites and schedule")
     arms.add_argument("--only", type=words, metavar="NAME,...", help="these variants of the experiment; the first is A")
