@@ -596,7 +596,8 @@ def end_pointer(clients: Clients, guarded: Guarded, pointer: Pointer) -> bool:
     """
     place = guarded.at_prefix(pointer.prefix)
     if write(clients, place, POINTER_KEY, {"run": None}, etag=pointer.etag) is None:
-        return False
+        # its own write, of which the answer was lost and the repetition refused, is no stranger's
+        return pointer.run is not None and read_pointer_below(clients, guarded, pointer.prefix).run is None
     if place.prefix == guarded.prefix:
         return True
     own = read_pointer_below(clients, guarded, guarded.prefix)

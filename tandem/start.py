@@ -8,7 +8,6 @@ keeps it asleep, it raises, deletes and takes back under its own lease alone (ta
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -20,6 +19,7 @@ from botocore.exceptions import ClientError
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.scaling import LAUNCH, read_scaling_groups, resume_launch
 from tandem.guard.schedules import STOP_PREFIX, delete_unnamed_schedule, list_foreign_schedules
+from tandem.shell_command import quote_command
 from tandem.stop import (
     BLOCK_MARGIN,
     FENCE_KEY,
@@ -122,6 +122,7 @@ def raise_fleet(  # noqa: PLR0913 - each is a field of the lease, or a limit of 
         if not present:
             start.raise_()
         start.require_last_word()
+        start.drop_stray_labels()
     except RefusedError:
         start.disarm()
         raise
@@ -283,11 +284,11 @@ class _Start:
             groups = read_scaling_groups(self.clients, self.seen.scaling_groups)
         for group in groups:
             if LAUNCH in group.suspended and group.name not in ours:
-                command = shlex.join([
+                command = quote_command(
                     "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
                     "--scaling-processes", LAUNCH, "--region", self.guarded.region,
-                ])  # fmt: skip
-                raise RefusedError("somebody suspended its launches, and no stop of Tandem did",
+                )  # fmt: skip
+                raise RefusedError("its launches are suspended, and no stop of Tandem wrote that it did so",
                                    where=f"Auto Scaling group {group.name}",
                                    change=f"find out why, then: {command}")  # fmt: skip
 
@@ -296,11 +297,16 @@ class _Start:
         group = self.guarded.schedule_group
         with _foreseen("listing the schedules", f"schedule group {group}", "try again; nothing was raised"):
             strangers = list_foreign_schedules(self.clients, self.guarded, self.lease)
+            ended = self.seen.fence.run if self.seen.fence else None
+            if ended and any(schedule.name == f"{STOP_PREFIX}{ended}" for schedule in strangers):
+                # a release of an older Tandem, or one that died, left the stop of the run that its fence ended
+                delete_unnamed_schedule(self.clients, self.guarded, ended)
+                strangers = list_foreign_schedules(self.clients, self.guarded, self.lease)
         for schedule in strangers:
-            command = shlex.join([
+            command = quote_command(
                 "aws", "scheduler", "delete-schedule", "--group-name", group, "--name", schedule.name, "--region",
                 self.guarded.region,
-            ])  # fmt: skip
+            )  # fmt: skip
             raise RefusedError(f"no lease owns it, and it calls {schedule.target_arn}",
                                where=f"schedule {group}/{schedule.name}",
                                change=f"if no other start is under way: {command}")  # fmt: skip
@@ -322,6 +328,9 @@ class _Start:
             if self.seen.lease is None:
                 written = write_lease(self.clients, self.guarded, self.lease)
                 self.lease = written or self._adopt_lease(url)
+            elif self.asked.lease.unarmed != self.lease.unarmed:
+                accepted = replace(self.lease, unarmed=self.asked.lease.unarmed)
+                self.lease = write_lease(self.clients, self.guarded, accepted) or self.lease
             etag = write(self.clients, place, POINTER_KEY, {"run": self.lease.run}, etag=self.pointer.etag)
         if etag is None:
             raise RefusedError("another start or stop came first", where=place.url(POINTER_KEY),
@@ -365,12 +374,13 @@ class _Start:
         return arn
 
     def _create_schedule(self) -> None:
+        self.armed_here = True  # also where the answer is lost
         try:
             self.clients.scheduler.create_schedule(**schedule(self.guarded, self.lease))
-            self.armed_here = True
         except ClientError as error:
-            if code_of(error) != "ConflictException":  # of an earlier start of the same run: read back like a new one
+            if code_of(error) != "ConflictException":
                 raise
+            self.armed_here = False  # of an earlier start of the same run: read back like a new one
 
     def _refuse(self, loss: str) -> RefusedError:
         return RefusedError(f"stopped before the raise: {loss}; nothing was raised", where=self.guarded.group,
@@ -429,6 +439,17 @@ class _Start:
             scalingConfig={"minSize": 0, "desiredSize": self.asked.nodes},
         )  # fmt: skip
 
+    def drop_stray_labels(self) -> None:
+        """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
+        with suppress(*RAISED):  # the reaper sees them too
+            labels = self._describe().get("labels", {})
+            strays = [name for name in labels if name.startswith(LABELS) and name not in self.lease.node_label]
+            if strays:
+                self.owner.call_if_own(lambda: self.clients.eks.update_nodegroup_config(
+                    clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group,
+                    labels={"removeLabels": strays},
+                ), self._refuse)  # fmt: skip
+
     def disarm(self) -> None:
         """Delete the one-shot stop of a lease that is over, where nothing stands for which it is needed."""
         if self.armed_here and not self.may_be_raised:
@@ -451,7 +472,7 @@ class _Start:
                                change=f"tandem status --env {self.guarded.environment}")  # fmt: skip
 
     def _again(self) -> str:
-        return f"try again with the same run (--run {shlex.quote(self.lease.run)})"
+        return f"try again with the same run (--run {quote_command(self.lease.run)})"
 
     def _overslept(self) -> bool:
         """Whether the deadline has passed while this start was at work, as where the machine under it slept."""
@@ -460,8 +481,8 @@ class _Start:
     def _take_back(self) -> str:
         name = self.guarded.environment
         if not self.owner.may_take_back():
-            return ("the fleet is another run's now, or that cannot be read, so it is left alone; the reaper ends what "
-                    f"goes beyond that run's lease: tandem status --env {name}")  # fmt: skip
+            return ("another start has the fleet now, or that cannot be read, so it is left alone; the reaper ends "
+                    f"what goes beyond its lease: tandem status --env {name}")  # fmt: skip
         try:
             scale_to_zero(self.clients, self.guarded)
         except RAISED as error:

@@ -46,6 +46,7 @@ from tandem.fence import (
     read_fence,
     read_lease,
     read_pointer,
+    read_pointer_below,
     said_of,
     sentence,
     short,
@@ -53,6 +54,7 @@ from tandem.fence import (
     write,
     write_lease,
 )  # fmt: skip
+from tandem.guard.ownership import is_fresh
 from tandem.guard.pager import iterate_pages
 from tandem.guard.scaling import (
     GROUP_TAG,
@@ -112,6 +114,7 @@ __all__ = [
     "heartbeat_key",
     "lease_key",
     "look",
+    "may_scale",
     "moment",
     "read",
     "read_capacity_kind",
@@ -146,6 +149,7 @@ OVERDUE_GRACES = 3  # a stop that EC2 has not done after so many graces is a fai
 TELL_AGAIN = timedelta(hours=1)
 REAPER = "reap"
 SETTLED = frozenset({"ACTIVE", "DEGRADED"})  # of a node group's states: no update is under way
+ARN_COLONS = 5  # arn:partition:service:region:account:resource
 MOST_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
 SUBJECT_CHARACTERS = 99  # SNS takes fewer than 100
 _CHANGES = {
@@ -208,6 +212,7 @@ class Seen:
     """What one look found.
 
     Args:
+        began_s: when this look began, by the wall clock.
         desired, minimum: sizes of the node group; None: unknown, or there is none.
         present: whether there is a node group; None: unknown.
         owned: whether it carries the environment's own tag; None: unknown, or there is none.
@@ -227,6 +232,7 @@ class Seen:
     """
 
     now: datetime
+    began_s: float = 0
     desired: int | None = None
     minimum: int | None = None
     present: bool | None = None
@@ -319,6 +325,7 @@ class Report:
 
 def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
     """Read fence, lease, heartbeat, node group and instances. Never raises for AWS: what fails is in `unknown`."""
+    began_s = clients.wall_s()
     unknown: dict[Source, str] = {}
     faults: list[str] = []
     fence, pointer, lease, heartbeat = None, None, None, None
@@ -348,11 +355,16 @@ def look(clients: Clients, guarded: Guarded, now: datetime) -> Seen:
     if owned is False or any(not one.ours for one in instances):
         faults.append(_stranger(guarded, instances))
     scaling = group.get("scalingConfig", {})
+    stopped = fence is not None and fence.closed and lease is not None and fence.run == lease.run
+    if lease and not _is_ours(guarded, lease, used=stopped or bool(scaling.get("desiredSize") or instances)):
+        pointer, lease, heartbeat = Pointer(prefix=guarded.prefix), None, None
+        with _asking(unknown, "lease"):
+            pointer = read_pointer_below(clients, guarded, guarded.prefix)
     kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, guarded.capacity_kind))
     (starts, ends), fault = _block(group, guarded, kind)
     faults.extend([fault] if fault else [])
     seen = Seen(
-        now=now, desired=scaling.get("desiredSize"), minimum=scaling.get("minSize"),
+        now=now, began_s=began_s, desired=scaling.get("desiredSize"), minimum=scaling.get("minSize"),
         present=None if "node group" in unknown else bool(group), owned=owned,
         settled=group.get("status") in SETTLED if group else None,
         labels=_our_labels(group.get("labels", {})),
@@ -373,6 +385,17 @@ def _former_places(guarded: Guarded, fence: Fence | None, pointer: Pointer | Non
     if pointer and pointer.run and pointer.prefix != guarded.prefix:
         place = guarded.at_prefix(pointer.prefix).url(lease_key(pointer.run))
         yield f"{place}: an older release of Tandem wrote this lease; it counts until it ends"
+
+
+def _is_ours(guarded: Guarded, lease: Lease, *, used: bool) -> bool:
+    """Whether a lease is this fleet's: below the former prefix an environment of the same name elsewhere has its own.
+
+    Its operator's ARN names the account. Of two regions, a fleet at 0 that nobody stopped has no use for it.
+    """
+    if lease.prefix == guarded.prefix:
+        return True
+    account = lease.who.split(":")[4] if lease.who.startswith("arn:") and lease.who.count(":") >= ARN_COLONS else ""
+    return used and account in {"", guarded.account}
 
 
 def _stranger(guarded: Guarded, instances: tuple[Instance, ...]) -> str:
@@ -496,7 +519,7 @@ def due(seen: Seen, guarded: Guarded) -> Due:
     sized = (seen.desired, seen.minimum) != (0, 0) and seen.present is not False
     return Due(
         why=tuple(sentence for _, sentence in reasons), state=state, terminate=terminate, metrics=metrics,
-        scale_down=_may_scale(seen) and (sized or bool(terminate)), hold=_must_hold(seen, guarded, since, sized=sized),
+        scale_down=may_scale(seen) and (sized or bool(terminate)), hold=_must_hold(seen, guarded, since, sized=sized),
         failed=tuple(_undone(seen, guarded, since, needs_size=sized)),
     )  # fmt: skip
 
@@ -512,15 +535,17 @@ def _ours(seen: Seen) -> tuple[Instance, ...]:
     return tuple(one for one in seen.instances if one.ours)
 
 
-def _may_scale(seen: Seen) -> bool:
+def may_scale(seen: Seen) -> bool:
     """Whether the node group is known to be ours: by its own tag, or by an instance of it that carries ours."""
     return bool(seen.owned or (seen.present is not False and _ours(seen)))
 
 
 def _must_hold(seen: Seen, guarded: Guarded, since: datetime, *, sized: bool) -> bool:
-    """Whether EKS had its grace and still wants nodes, or fills up what was ended."""
-    refilled = any(one.up and one.launched > since for one in _ours(seen))
-    return _may_scale(seen) and since + guarded.grace <= seen.now and (sized or refilled)
+    """Whether EKS had its grace and still wants nodes, or keeps some."""
+    overdue = [one for one in _ours(seen) if one.up and max(since, one.launched) + guarded.grace <= seen.now]
+    # a fence whose fleet was gone once: whoever raises behind it now was not yet told 0
+    asked = seen.fence is None or seen.fence.state != "stopped"
+    return may_scale(seen) and (bool(overdue) or (asked and sized and since + guarded.grace <= seen.now))
 
 
 def _next_state(seen: Seen, ours: tuple[Instance, ...], terminate: tuple[str, ...]) -> State:
@@ -546,7 +571,7 @@ def _undone(seen: Seen, guarded: Guarded, since: datetime, *, needs_size: bool) 
     for source in ("instances", "node group"):
         if source in seen.unknown:
             yield f"{source} unknown while a stop is due: {seen.unknown[source]}"
-    if seen.owned is False and needs_size:
+    if seen.owned is False and needs_size and not may_scale(seen):
         yield f"{guarded.group} is not set to 0: it is another's, without the tag {OWNER_TAG}={guarded.environment}"
 
 
@@ -583,7 +608,7 @@ def _unleased(seen: Seen) -> Iterator[tuple[datetime, str]]:
     launched = min((one.launched for one in _ours(seen)), default=None)
     if launched:
         yield launched, "instances live without a lease"
-    elif _may_scale(seen) and (seen.desired or seen.minimum):
+    elif may_scale(seen) and (seen.desired or seen.minimum):
         yield seen.now, f"the node group wants {seen.desired} nodes without a lease"
 
 
@@ -604,7 +629,7 @@ def _misused(seen: Seen, guarded: Guarded, lease: Lease) -> Iterator[tuple[datet
     """Yield what of the fleet goes beyond its lease: more nodes, or nodes for somebody else."""
     ours = _ours(seen)
     latest = max((one.launched for one in ours), default=seen.now)
-    if count_excess_nodes(seen, guarded) and _may_scale(seen):
+    if count_excess_nodes(seen, guarded) and may_scale(seen):
         yield latest, (
             f"the node group wants {seen.desired} nodes and has {sum(one.up for one in ours)}, and the lease of run "
             f"{lease.run} is for {lease.nodes}"
@@ -684,7 +709,9 @@ class _Pass:
         self.failed: list[str] = []
         self.told: list[str] = []
         self.terminated: tuple[str, ...] = ()
+        self.suspended: tuple[str, ...] = ()
         self.publishes = True
+        self.read_at_s = seen.began_s  # when a reading or writing of the fence began that shows it as it is known
 
     def stop(self) -> None:
         """Fence, then 0, then by id; a bucket that is out of reach comes last, so that it holds nothing up."""
@@ -694,16 +721,35 @@ class _Pass:
             self._fence()
         self.failed.extend(self.due.failed)
         # a new fence: whoever raised between the look and the fence was allowed to, and reads it only afterwards
-        if self.due.scale_down or ((insists or not before) and _may_scale(self.seen)):
+        if (self.due.scale_down or ((insists or not before) and may_scale(self.seen))) and self._is_still_due():
             self._scale_down()
-        if self.due.hold:
+        if self.due.hold and self._is_still_due(at_once=True):
             self._hold_scaling_groups()
-        if self.due.terminate:
+        if self.due.terminate:  # by id, so it can end no other run's
             self._terminate()
         if lost:
             self._fence()
-        if before and self.seen.desired:
+        if before and self.seen.desired and "lease" not in self.seen.unknown:
             self._name_schedules()
+
+    def _is_still_due(self, *, at_once: bool = False) -> bool:
+        """Whether the fence still stands: the machine may have slept until it was released and another run started.
+
+        Args:
+            at_once: whether the fence is read in any case, not only where the clock moved since.
+        """
+        if not at_once and is_fresh(self.clients, self.read_at_s):
+            return True
+        began_s = self.clients.wall_s()
+        try:
+            fence = read_fence(self.clients, self.guarded)
+        except RAISED:
+            return True  # a stop does not wait for S3
+        self.read_at_s = began_s
+        if (fence is not None and fence.closed) or not self.seen.fenced:
+            return True
+        self.done.append("the fence was released meanwhile, so nothing more is stopped")
+        return False
 
     def end(self) -> Report:
         """Publish, tell and write down what this pass did."""
@@ -734,19 +780,23 @@ class _Pass:
         why = sentence("; ".join(self.due.why))
         wanted = Fence(state="stopping", who=self.who, why=why, run=self.run, at=self.seen.now)
 
-        def closed(found: Fence | None) -> Fence | None:
-            if found and found.closed and not found.fault:
+        def close_fence(fence: Fence | None) -> Fence | None:
+            if fence and fence.closed and not fence.fault:
                 return None
-            return replace(wanted, suspended=found.suspended if found else ())  # until a start has resumed them
+            known = fence.suspended if fence else ()  # until a start has resumed them
+            return replace(wanted, suspended=tuple(dict.fromkeys((*known, *self.suspended))))
 
-        before = self.seen.fenced
+        before, began_s = self.seen.fenced, self.clients.wall_s()
+        known = self.seen.fence.etag if self.seen.fence else ""
         with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
-            fence = change_fence(self.clients, self.guarded, self.seen.fence, closed)
+            fence = change_fence(self.clients, self.guarded, self.seen.fence, close_fence)
             if fence is None:
                 self.failed.append(f"{self.guarded.url(FENCE_KEY)}: others wrote it {TRIES} times in between")
                 return
             self.seen = replace(self.seen, fence=fence)
             self.due = due(self.seen, self.guarded)
+            if fence.etag != known:
+                self.read_at_s = began_s
             if not before:
                 self.done.append(f"fenced: {fence.why}")
 
@@ -765,23 +815,25 @@ class _Pass:
 
     def _hold_scaling_group(self, group: ScalingGroup) -> None:
         if LAUNCH not in group.suspended:
-            self._note_suspended(group.name)
+            self.suspended = (*self.suspended, group.name)
+            self._note_suspended()
             suspend_launch(self.clients, group.name)
             self.done.append(f"Auto Scaling group {group.name}: launches suspended (unproven on a real account)")
         if (group.desired, group.minimum) != (0, 0):
             set_group_to_zero(self.clients, group.name)
             self.done.append(f"Auto Scaling group {group.name} set to 0 (unproven on a real account)")
 
-    def _note_suspended(self, name: str) -> None:
+    def _note_suspended(self) -> None:
         """Write into the fence which launches it suspends, before it does, so that a start may resume them."""
 
-        def grown(fence: Fence | None) -> Fence | None:
-            if fence is None or not fence.closed or name in fence.suspended:
+        def add_suspended(fence: Fence | None) -> Fence | None:
+            if fence is None or not fence.closed or set(self.suspended) <= set(fence.suspended):
                 return None
-            return replace(fence, suspended=(*fence.suspended, name))
+            return replace(fence, suspended=tuple(dict.fromkeys((*fence.suspended, *self.suspended))))
 
         with self._trying(f"writing {self.guarded.url(FENCE_KEY)}"):
-            self.seen = replace(self.seen, fence=change_fence(self.clients, self.guarded, self.seen.fence, grown))
+            fence = change_fence(self.clients, self.guarded, self.seen.fence, add_suspended)
+            self.seen = replace(self.seen, fence=fence or self.seen.fence)
 
     def _name_schedules(self) -> None:
         """Name the schedules that no lease owns: one of them may be what raises behind the fence."""
@@ -851,6 +903,7 @@ class _Pass:
                 found, state=self._reached(), etag="",
                 instances=tuple(one.id for one in self.seen.instances) if known else found.instances,
                 terminated=tuple(dict.fromkeys((*found.terminated, *self.terminated))),
+                suspended=tuple(dict.fromkeys((*found.suspended, *self.suspended))),
                 told=change if said else found.told, told_at=self.seen.now if said else found.told_at,
             )  # fmt: skip
             if new.state == "stopped" and new == replace(found, etag=""):
@@ -932,7 +985,7 @@ def stop(  # noqa: PLR0913 - each is a field of the fence
     Raises nothing for AWS: what could not be done is in the report's `failed`.
     """
     seen = look(clients, guarded, now)
-    asked = replace(due(seen, guarded), why=(sentence(why),), scale_down=_may_scale(seen))
+    asked = replace(due(seen, guarded), why=(sentence(why),), scale_down=may_scale(seen))
     return act(clients, guarded, seen, asked, who=sentence(who), run=sentence(run) if run else None,
                publishes=publishes)  # fmt: skip
 
@@ -980,12 +1033,15 @@ def release(clients: Clients, guarded: Guarded, *, who: str, now: datetime) -> F
 
 def _end_lease_for_good(clients: Clients, guarded: Guarded, seen: Seen) -> None:
     """Mark the lease that the fence ended, so that nobody takes it up again, and delete its one-shot stop."""
-    lease = seen.lease
-    if lease and lease.ending is None:
-        write_lease(clients, guarded, replace(lease, ending=seen.now))
     run = seen.pointer.run if seen.pointer else None
     ended = run or (seen.fence.run if seen.fence else None)  # as where a release died behind its first write
-    if ended and guarded.schedule_group and RUN.fullmatch(ended):
+    if ended is None or not RUN.fullmatch(ended):
+        return
+    prefix = seen.pointer.prefix if seen.pointer else guarded.prefix
+    lease = seen.lease or read_lease(clients, guarded, Pointer(run=ended, prefix=prefix))[0]
+    if lease and lease.ending is None:
+        write_lease(clients, guarded, replace(lease, ending=seen.now))
+    if guarded.schedule_group:
         delete_unnamed_schedule(clients, guarded, ended)  # it would end the next run
 
 

@@ -136,7 +136,7 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
     [
         ("tandem/fence.py", {"tandem", "tandem.aws_fault"}),
         ("tandem/stop.py", {"tandem.fence", "tandem.guard"}),
-        ("tandem/start.py", {"tandem.fence", "tandem.stop", "tandem.guard"}),
+        ("tandem/start.py", {"tandem.fence", "tandem.stop", "tandem.guard", "tandem.shell_command"}),
         ("tandem/guard/pager.py", set()),
         ("tandem/guard/ownership.py", {"tandem.fence"}),
         ("tandem/guard/scaling.py", {"tandem.fence"}),

@@ -134,19 +134,20 @@ def _require_free(plan: Plan, limits: Guarded, seen: Seen) -> None:
         wait = f"{fleet.tandem_command('stop', '--wait', '--env', name)}, then " if alive else ""
         raise RefusedError(
             f"a fence blocks this start: {seen.fence.who} stopped the fleet at "
-            f"{fleet.when(seen.fence.at, plan.now)}: {seen.fence.why}", where=limits.url("stop.json"),
+            f"{fleet.when(seen.fence.at, plan.now)}: {seen.fence.why}",
+            where=limits.at_prefix(seen.fence.prefix).url("stop.json"),
             change=f"when the reason is gone: {wait}{fleet.tandem_command('stop', '--clear', '--env', name)}",
         )  # fmt: skip
     if lease and plan.now >= lease.deadline:
         raise RefusedError(
             f"the lease of run {lease.run} ended at {fleet.when(lease.deadline, plan.now)}",
-            where=limits.url("lease.json"), change="the reaper fences it within minutes; then "
+            where=limits.at_prefix(lease.prefix).url("lease.json"), change="the reaper fences it within minutes; then "
             f"{fleet.tandem_command('stop', '--clear', '--env', name)}",
         )  # fmt: skip
     if lease and lease.run != plan.run:
         raise RefusedError(
             f"run {lease.run} of {lease.who} has the fleet until {fleet.when(lease.deadline, plan.now)}",
-            where=limits.url("lease.json"),
+            where=limits.at_prefix(lease.prefix).url("lease.json"),
             change=f"wait, or end it: {fleet.tandem_command('stop', '--end', '--env', name, '--run', lease.run)}",
         )  # fmt: skip
 

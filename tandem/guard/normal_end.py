@@ -27,7 +27,7 @@ from tandem.fence import (
 )
 from tandem.guard.ownership import LeaseOwner
 from tandem.guard.schedules import delete_own_schedule
-from tandem.stop import Seen, look, scale_to_zero
+from tandem.stop import Seen, look, may_scale, scale_to_zero
 
 EMPTY_LOOKS = 2  # that list no instance, before nobody guards the fleet any more
 PAUSE = timedelta(seconds=15)  # between two looks
@@ -110,6 +110,13 @@ class _NormalEnd:
             where = self.guarded.at_prefix(seen.lease.prefix).url(lease_key(seen.lease.run))
             raise RefusedError(f"run {seen.lease.run} of {seen.lease.who} has the lease, not run {run}", where=where,
                                change=f"name that run, or leave it alone: tandem status --env {name}")  # fmt: skip
+        if not may_scale(seen) and seen.present is not False:
+            unknown = seen.unknown.get("node group", "")
+            if unknown:
+                raise WorldError(f"node group unknown ({unknown}), so nothing is ended", where=self.guarded.group,
+                                 change=self._again())  # fmt: skip
+            raise RefusedError("it is another's, so it is left alone", where=self.guarded.group,
+                               change=f"tandem status --env {name} says whose it is")  # fmt: skip
         return seen.pointer, seen.lease
 
     def _announce_end(self, lease: Lease) -> Lease:
@@ -162,7 +169,7 @@ class _NormalEnd:
         self.say(sentence)
 
     def _again(self) -> str:
-        return f"tandem stop --end --env {self.guarded.environment}"
+        return f"run it again: tandem stop --end --env {self.guarded.environment}"
 
 
 def _is_empty(seen: Seen) -> bool:

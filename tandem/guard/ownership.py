@@ -71,7 +71,7 @@ class LeaseOwner:
 
         Raises:
             RAISED: S3 does not answer, or `act` raises it.
-            WorldError: the clock moves at each reading.
+            WorldError: each reading takes too long.
             Exception: as `refuse` makes it.
         """
         for _ in range(TRIES):
@@ -81,9 +81,9 @@ class LeaseOwner:
                 raise refuse(loss)
             if is_fresh(self.clients, began_s):
                 return act()
-        raise WorldError("the clock of this machine moves by more than 30 s at each reading",
+        raise WorldError(f"to read whose fleet it is took more than {FRESH_S:.0f} s, {TRIES} times",
                          where=self.guarded.environment,
-                         change="run it on a machine that does not sleep")  # fmt: skip
+                         change="S3 is slow, or this machine sleeps: try again")  # fmt: skip
 
     def may_take_back(self) -> bool:
         """Whether the fleet may be set to 0: it is this owner's, or nobody's. Another run's is left alone.

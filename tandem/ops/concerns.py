@@ -63,7 +63,7 @@ def _stops(status: Status) -> Iterator[Concern]:
     for sentence in demanded.failed:
         yield Concern(problem=f"the stop is failing: {sentence}", change=f"{RUNBOOK}#fleet-will-not-go-to-zero")
     excess = stop.count_excess_nodes(seen, status.guarded)
-    if not seen.fenced and (excess or any(instance.ours for instance in seen.instances)):
+    if not seen.fenced and (excess or seen.live or any(instance.ours for instance in seen.instances)):
         for why in demanded.why:
             yield Concern(problem=f"a stop is due: {why}",
                           change=f"the reaper's next pass does it; now: tandem stop --env {name}")  # fmt: skip

@@ -29,7 +29,7 @@ from tandem.stop import (
     Clients,
     Guarded,
     Seen,
-    count_excess_nodes,
+    due,
 )
 
 SILENT = timedelta(minutes=4 * PASS_MINUTES)  # three passes missed, and CloudWatch's own delay
@@ -126,8 +126,8 @@ def list_reasons(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]
     if seen.ending and seen.lease and seen.lease.ending:
         yield seen.lease.ending + ENDING_LIMIT, "the normal end, where it does not come about"
         return
-    if count_excess_nodes(seen, guarded):
-        yield seen.now, "more nodes than its lease is for"
+    for why in due(seen, guarded).why:
+        yield seen.now, why
     if live:
         longest = live.created + timedelta(hours=guarded.max_hours)
         yield live.deadline, "the lease's deadline"
@@ -257,7 +257,8 @@ def _judge_missing_budget(environment: Environment, *, stops: bool) -> StopPath:
             name="budget", state="absent", sentence=f"{name} is missing; it would only tell people: a block is paid"
         )  # fmt: skip
     if by_hand(environment):
-        sentence = f"none: CloudFormation makes none in {environment.region}, and nobody made {name} by hand"
+        sentence = (f"none: CloudFormation makes none in {environment.region}, and nobody made {name} by hand (an "
+                    "older release's had another name)")  # fmt: skip
         return StopPath(name="budget", state="absent", sentence=sentence)
     return StopPath(name="budget", state="unarmed", sentence=f"{name} is missing")
 

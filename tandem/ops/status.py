@@ -17,6 +17,7 @@ from tandem.ops.account import session
 from tandem.ops.fault import OpsError, ask, code_of, fault_of
 from tandem.ops.paths import GuardClients, StopPath, path_readers
 from tandem.ops.reservation import Reservation, reservation
+from tandem.ops.row_pages import iterate_rows
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.stop import Clients, Guarded, Seen, Source
@@ -284,19 +285,15 @@ def cluster_exists(clients: Clients, guarded: Guarded) -> bool:
 
 def _machines(clients: Clients, guarded: Guarded, seen: Seen) -> Iterator[Machine]:
     ours = {one.id for one in seen.instances if one.ours}
-    where, more = f"instances of node group {guarded.node_group}", dict[str, str]()
+    where = f"instances of node group {guarded.node_group}"
     filters = [
         {"Name": f"tag:{stop.CLUSTER_TAG}", "Values": [guarded.cluster]},
         {"Name": f"tag:{stop.NODE_GROUP_TAG}", "Values": [guarded.node_group]},
         {"Name": "instance-state-name", "Values": _STATES},
     ]
-    while True:
-        page = ask(clients.ec2, "DescribeInstances", where, Filters=filters, **more)
-        for one in (instance for found in page["Reservations"] for instance in found["Instances"]):
-            yield _machine(one, ours)
-        if not page.get("NextToken"):
-            return
-        more = {"NextToken": page["NextToken"]}
+    for launch in iterate_rows(clients.ec2, "DescribeInstances", "Reservations", where, Filters=filters):
+        for instance in launch["Instances"]:
+            yield _machine(instance, ours)
 
 
 def _machine(one: Mapping[str, Any], ours: Collection[str]) -> Machine:
@@ -324,19 +321,14 @@ def _alarms(clients: Clients, environment: Environment, others: Sequence[str]) -
     """Yield the names of the environment's alarms in ALARM, but for the one that says that the fleet is parked."""
     prefix = names.alarm(environment, "")
     strangers = tuple(f"{name}-" for name in others if name.startswith(prefix))
-    more: dict[str, str] = {}
-    while True:
-        page = ask(
-            clients.cloudwatch, "DescribeAlarms", f"alarms {prefix}*", AlarmNamePrefix=prefix, StateValue="ALARM",
-            AlarmTypes=["MetricAlarm", "CompositeAlarm"], **more,
-        )  # fmt: skip
-        for one in [*page.get("MetricAlarms", []), *page.get("CompositeAlarms", [])]:
-            name = str(one["AlarmName"])
+    for key, kind in (("MetricAlarms", "MetricAlarm"), ("CompositeAlarms", "CompositeAlarm")):
+        for alarm in iterate_rows(
+            clients.cloudwatch, "DescribeAlarms", key, f"alarms {prefix}*", AlarmNamePrefix=prefix, StateValue="ALARM",
+            AlarmTypes=[kind],
+        ):  # fmt: skip
+            name = str(alarm["AlarmName"])
             if name != names.alarm(environment, "parked") and not name.startswith(strangers):
                 yield name
-        if not page.get("NextToken"):
-            return
-        more = {"NextToken": page["NextToken"]}
 
 
 def moment() -> datetime:

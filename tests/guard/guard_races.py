@@ -65,6 +65,7 @@ class Process:
     calls: int = 0
     slept_at: int = -9  # the number of the call before which it froze last
     slept_for: timedelta = timedelta()
+    dozed: bool = False  # whether it froze for so short that no clock tells
 
     def is_awake(self, reads: int) -> bool:
         """Whether nothing excuses its present call: no freeze right before it, and no short one since it read.
@@ -97,6 +98,7 @@ class Race:
         self.labels: dict[str, dict[str, str]] = {}
         self.raised_at = self.world.now  # when somebody last asked for more nodes, or for other labels
         self.wrong_since: datetime | None = None
+        self.stray_labels_at: datetime | None = None
         self.ended: dict[str, datetime] = {}  # runs that ended normally, and when
         self.watch_deletes()
         self.watch_sizes()
@@ -109,7 +111,8 @@ class Race:
         def watched(*, GroupName: str, Name: str) -> object:  # noqa: N803 - boto3's names
             process, run = self.current, Name.removeprefix("stop-")
             named = (self.world.read(POINTER_KEY) or {}).get("run")
-            if process and process.run is not None and process.run != run:
+            left = (self.world.read(lease_key(run)) or {}).get("ending") and named != run  # a lease that is over
+            if process and process.run is not None and process.run != run and not left:
                 self.faults.append(f"the schedule of {run} was deleted by a process of {process.run}")
             if named == run and not (process and process.run == run):
                 self.faults.append(f"the schedule of {run} was deleted while it has the fleet")
@@ -140,6 +143,10 @@ class Race:
         why = self.wrong()
         if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
             return
+        if relabelled:
+            self.stray_labels_at = self.world.now
+        elif why.startswith("labels") and self.stray_labels_at == self.world.now:
+            return  # a relabel that slept came between this start's look at the labels and its raise
         self.seen["raised in the gap"] += 1
         if self.current and self.current.is_awake(OWN_READS):
             self.faults.append(f"raised wide awake: {why}")
@@ -148,8 +155,12 @@ class Race:
         """A start takes back no fleet but its own."""
         process, run = self.current, (self.world.read(POINTER_KEY) or {}).get("run")
         closed = (self.world.read(FENCE_KEY) or {"state": "lifted"})["state"] != "lifted"
-        if process and process.run and run and process.run != run and process.is_awake(TAKE_BACK_READS) and not closed:
-            self.faults.append(f"a process of {process.run} set the fleet of {run} to 0")
+        if process is None or run is None or process.run == run or closed:
+            return
+        # a stop reads no more than its fence, and that only where the clock moved
+        awake = process.is_awake(TAKE_BACK_READS) if process.run else process.is_awake(0) and not process.dozed
+        if awake:
+            self.faults.append(f"a process of {process.run or 'a stop'} set the fleet of {run} to 0")
 
     def wrong(self) -> str:
         """What of the fleet should not be, at this moment; empty where all is well."""
@@ -208,6 +219,7 @@ class Race:
             self.driver.release()
             process.turn.acquire()
             process.slept_for = self.world.now - began
+            process.dozed = process.dozed or process.slept_for <= timedelta(seconds=FRESH_S)
             if process.dies:
                 raise Crash
 
@@ -374,7 +386,10 @@ class Race:
 
     def make_pass(self, *, meddles: bool) -> None:
         self.seen["passes"] += 1
-        process = Process(self.reap, freezes=0.08 if meddles else 0)
+        if not meddles:
+            self.reap()  # alone, so it needs no thread
+            return
+        process = Process(self.reap, freezes=0.08)
         self.begin(process)
         while not process.done:
             for _ in range(self.chance.randint(0, 3)):
@@ -394,8 +409,10 @@ class Race:
     def check_end(self, seen: Seen, run: str, why: str) -> None:
         """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a lease it does."""
         ending = seen.lease.ending if seen.lease else None
-        beyond = any(words in why for words in ("the node group wants", "the nodes carry", "without a lease"))
-        if beyond:
+        latest = max(self.ended.values(), default=self.raised_at)
+        if "without a lease" in why and self.raised_at < latest < seen.now:
+            self.faults.append(f"fenced after a normal end left something: {why}")
+        if any(words in why for words in ("the node group wants", "the nodes carry", "without a lease")):
             return
         if ending is not None and ending <= seen.now < ending + ENDING_LIMIT:
             self.faults.append(f"fenced while {run} ends since {ending:%H:%M}: {why}")

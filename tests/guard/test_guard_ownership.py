@@ -77,7 +77,7 @@ def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, 
 def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start, usurp):
     sleep_before(world, "eks.update_nodegroup_config", usurp)
 
-    with pytest.raises(RefusedError, match="the fleet is another run's now"):
+    with pytest.raises(RefusedError, match="another start has the fleet now"):
         start("a", hours=8, nodes=2)
 
 
@@ -108,7 +108,7 @@ def test_a_clock_that_always_moves_acts_on_nothing(world, start):
     lease, _ = read_lease(world.clients, GUARDED, pointer)
     world.between = lambda _: world.advance(1)
 
-    with pytest.raises(WorldError, match="the clock of this machine moves"):
+    with pytest.raises(WorldError, match="to read whose fleet it is took more than 30 s"):
         LeaseOwner(world.clients, GUARDED, pointer, lease).call_if_own(pytest.fail, RuntimeError)
 
 
@@ -240,3 +240,82 @@ def test_raise_fleet_takes_its_clock_from_the_clients(world):
                          beats=False, now=world.now)  # fmt: skip
 
     assert raised.lease.nodes == 1
+
+
+def test_the_stop_that_an_older_release_left_is_taken_away(world, start):
+    """Commit 299892d lifted a fence and left the one-shot stop to the next start."""
+    start("r1", hours=8)
+    world.put(POINTER_KEY, {"run": None})
+    world.put(FENCE_KEY, {"state": "lifted", "who": "anna", "why": "lifted", "run": "r1", "at": "2026-11-21T08:00:00Z"})
+    world.size({"minSize": 0, "desiredSize": 0})
+    world.advance(10)
+    start("r2")
+
+    assert set(world.schedules) == {"stop-r2"}
+
+
+def test_a_lost_answer_of_the_schedule_keeps_no_later_start(world, start):
+    create = world._create
+
+    def create_and_lose(**request):
+        create(**request)
+        raise OSError("the answer is lost")
+
+    world._create = create_and_lose
+    with pytest.raises(WorldError, match="arming the one-shot stop failed"):
+        start("r1")
+    world._create = create
+    start("r2")
+
+    assert set(world.schedules) == {"stop-r2"}
+
+
+def test_labels_that_a_sleeping_relabel_set_are_taken_off(world, start):
+    def between(operation):
+        if operation == "eks.update_nodegroup_config":
+            world.between = None
+            world.group["labels"]["compile.tandem/experiment"] = "stray"
+
+    world.between = between
+    start("r1")
+
+    assert "compile.tandem/experiment" not in world.group["labels"]
+
+
+def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(world, start, halt, lift, passes):
+    start("a")
+
+    put = world._put
+
+    def put_and_sleep(**request):
+        answer = put(**request)
+        if request["Key"] == FENCE_KEY:
+            world._put = put
+            world.size({"minSize": 0, "desiredSize": 0})
+            passes(15)
+            lift()
+            start("b")
+        return answer
+
+    world._put = put_and_sleep
+    report = halt()
+
+    assert size(world) == 1
+    assert report.done[-1] == "the fence was released meanwhile, so nothing more is stopped"
+
+
+def test_an_accepted_path_enters_the_lease_of_a_repeated_start(world, start):
+    start("r1")
+    start("r1", unarmed=("budget",))
+
+    assert world.read(lease_key("r1"))["unarmed"] == ["budget"]
+
+
+def test_a_release_that_died_marks_the_lease_at_its_second_try(world, start, halt, lift, passes):
+    start("a", hours=8)
+    halt()
+    passes(10)
+    world.put(POINTER_KEY, {"run": None})
+    lift()
+
+    assert world.read(lease_key("a"))["ending"] is not None

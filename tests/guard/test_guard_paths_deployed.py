@@ -143,18 +143,23 @@ class Guard:
         assert self.budgets() == []
 
     def stop_topic(self) -> str:
-        """The one that the deployed budget tells of what was really spent."""
+        """The one that the deployed budget tells of what was really spent, at each threshold."""
         budgets, mine = self.client("budgets"), {"AccountId": ACCOUNT, "BudgetName": names.budget(self.place)}
-        (actual,) = [one for one in budgets.describe_notifications_for_budget(**mine)["Notifications"]
-                     if one["NotificationType"] == "ACTUAL"]  # fmt: skip
-        told = budgets.describe_subscribers_for_notification(**mine, Notification=actual)["Subscribers"]
-        return str(told[0]["Address"])
+        actual = [one for one in budgets.describe_notifications_for_budget(**mine)["Notifications"]
+                  if one["NotificationType"] == "ACTUAL"]  # fmt: skip
+        (topic,) = {
+            str(subscriber["Address"]) for notification in actual
+            for subscriber in budgets.describe_subscribers_for_notification(**mine, Notification=notification)[
+                "Subscribers"
+            ]
+        }  # fmt: skip
+        return topic
 
     def passes(self) -> list[float]:
         """How many instances each pass of the reaper published."""
         now = self.endpoint.now()
         said = self.client("cloudwatch").get_metric_statistics(
-            Namespace=names.bench_namespace(self.place), MetricName=INSTANCES_ALIVE, Period=60,
+            Namespace=names.guard_namespace(self.place), MetricName=INSTANCES_ALIVE, Period=60,
             StartTime=now - timedelta(days=1), EndTime=now + timedelta(days=1), Statistics=["Maximum"],
         )  # fmt: skip
         return [point["Maximum"] for point in said["Datapoints"]]

@@ -68,6 +68,14 @@ def test_a_reaper_that_fences_an_ending_lease_is_caught(monkeypatch):
     assert disturb(monkeypatch, "tandem.stop.Seen.ending", False)
 
 
+def test_an_end_that_does_not_wait_is_caught(monkeypatch):
+    assert disturb(monkeypatch, "tandem.guard.normal_end.EMPTY_LOOKS", 0)
+
+
+def test_a_stop_that_does_not_look_at_its_fence_again_is_caught(monkeypatch):
+    assert disturb(monkeypatch, "tandem.stop._Pass._is_still_due", lambda *_, **__: True)
+
+
 def test_a_start_that_deletes_the_schedules_of_others_is_caught(monkeypatch):
     from tandem.guard.schedules import _delete_schedule, list_foreign_schedules  # noqa: PLC0415
     from tandem.start import _Start  # noqa: PLC0415

@@ -104,7 +104,7 @@ def test_what_was_resumed_is_forgotten(stubborn, passes, lift, start):
 def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
     world.suspended = {"Launch"}
 
-    with pytest.raises(RefusedError, match="somebody suspended its launches, and no stop of Tandem did") as refusal:
+    with pytest.raises(RefusedError, match="no stop of Tandem wrote that it did so") as refusal:
         start("r1")
     assert refusal.value.change.endswith(
         f"aws autoscaling resume-processes --auto-scaling-group-name {SCALING_GROUP} --scaling-processes Launch "

@@ -55,11 +55,16 @@ def test_an_instance_without_a_lease_ends_at_the_next_pass() -> None:
     assert first(seen(instance(minutes=10))) == (timedelta(), "i-1, which no lease covers")
 
 
-@pytest.mark.parametrize(("beat", "left"), [(None, 0), (NOW - timedelta(minutes=10), 20)])
-def test_a_lease_that_beats_ends_idle_minutes_after_the_last_beat(beat: object, left: int) -> None:
-    look = replace(seen(instance(), lease=lease(beats=True)), heartbeat=beat)
+def test_a_lease_that_beats_ends_idle_minutes_after_the_last_beat() -> None:
+    look = replace(seen(instance(), lease=lease(beats=True)), heartbeat=NOW - timedelta(minutes=10))
 
-    assert first(look) == (timedelta(minutes=left), "the missing heartbeat")
+    assert first(look) == (timedelta(minutes=20), "the missing heartbeat")
+
+
+def test_a_reason_that_holds_already_comes_first() -> None:
+    look = replace(seen(instance(), lease=lease(beats=True)), heartbeat=None)
+
+    assert first(look) == (timedelta(), "run r1 has not beaten since 2026-11-21T11:30:00Z")
 
 
 def test_a_block_ends_the_fleet_45_minutes_before_its_end() -> None:

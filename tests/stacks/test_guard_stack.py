@@ -95,9 +95,9 @@ class TestFunctions:
 
         found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
         assert found == {
-            "handler.py", "tandem/__init__.py", "tandem/aws_fault.py", "tandem/fence.py", "tandem/stop.py", "tandem/guard/__init__.py",
-            "tandem/guard/ownership.py", "tandem/guard/pager.py", "tandem/guard/scaling.py",
-            "tandem/guard/schedules.py",
+            "handler.py", "tandem/__init__.py", "tandem/aws_fault.py", "tandem/fence.py", "tandem/stop.py",
+            "tandem/guard/__init__.py", "tandem/guard/ownership.py", "tandem/guard/pager.py",
+            "tandem/guard/scaling.py", "tandem/guard/schedules.py",
         }  # fmt: skip
         for file in found:
             source = ROOT / ("lambdas/" + what + "/handler.py" if file == "handler.py" else file)
