@@ -127,7 +127,7 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
     import uvloop  # noqa: PLC0415 - this verb alone needs an event loop
 
     from tandem.bench.run import Run  # noqa: PLC0415 - aiohttp, numpy
-    from tandem.commands.resumed_flags import with_recorded  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.commands.bench_resume_flags import with_recorded  # noqa: PLC0415 - the bench is loaded when it runs
 
     options = with_recorded(options)
     settings = _settings(chosen, options)
@@ -183,7 +183,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     from tandem.bench.suites.suite import load, narrowed  # noqa: PLC0415
     from tandem.bench.wire import TimeOuts  # noqa: PLC0415
     from tandem.commands.bench_arms import begun, measured, placed  # noqa: PLC0415
-    from tandem.commands.resumed_flags import flags_of  # noqa: PLC0415
+    from tandem.commands.bench_resume_flags import flags_of  # noqa: PLC0415
 
     who = measured(chosen, options)
     names = dict.fromkeys(options.suite or who.suites or DEFAULT_SUITES)

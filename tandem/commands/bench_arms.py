@@ -101,14 +101,14 @@ def _by_address(options: argparse.Namespace) -> tuple[Arm, ...]:
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
         raise refused(f"two arms are named {twice!r}", "each name once", "name them apart: NAME=URL")
-    models = _models(options.model, named)
+    models = _models_by_arm(options.model, named)
     return tuple(
         Arm(name=name, role="variant" if place else "baseline", url=url, model=models[name])
         for place, (name, (_, url)) in enumerate(zip(named, asked, strict=True))
     )
 
 
-def _models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+def _models_by_arm(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
     """Return each arm's model: its own NAME=M, else the one for all.
 
     Raises:

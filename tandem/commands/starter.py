@@ -80,12 +80,12 @@ def new(options: argparse.Namespace, chosen: Selection) -> Exit:
     name, known = options.name, catalogue()
     targets = {folder / f"{name}.yaml" for folder in (chosen.environments, chosen.experiments)}
     faults = [_exists(path) for path in sorted(targets) if path.exists()] + _bad_name(name)
-    faults += _unsold(options, known)
+    faults += _unsold_faults(options, known)
     if faults:
         raise SpecError(faults)
     texts = {
-        chosen.environments / f"{name}.yaml": _environment(options, known),
-        chosen.experiments / f"{name}.yaml": _experiment(options, known),
+        chosen.environments / f"{name}.yaml": _environment_text(options, known),
+        chosen.experiments / f"{name}.yaml": _experiment_text(options, known),
     }
     for path, text in texts.items():
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -99,8 +99,9 @@ def new(options: argparse.Namespace, chosen: Selection) -> Exit:
     return Exit.DONE
 
 
-def _environment(options: argparse.Namespace, known: Catalogue) -> str:
-    region = _region(options, known)
+def _environment_text(options: argparse.Namespace, known: Catalogue) -> str:
+    """Return the environment's file."""
+    region = _chosen_region(options, known)
     offered = known.offerings.offerings[options.type][region].value
     zone = offered[0]
     zones = [zone, *(other for other in known.offerings.zones[region].value if other != zone)][:MOST_ZONES]
@@ -115,30 +116,32 @@ def _environment(options: argparse.Namespace, known: Catalogue) -> str:
         "price": PRICES[options.kind], "block": BLOCK if options.kind == "capacity-block" else "",
     }  # fmt: skip
     filled = {key: Template(text).substitute(values) for key, text in parts.items()}
-    return _template("environment.yaml").substitute({**values, **filled})
+    return _read_template("environment.yaml").substitute({**values, **filled})
 
 
-def _experiment(options: argparse.Namespace, known: Catalogue) -> str:
+def _experiment_text(options: argparse.Namespace, known: Catalogue) -> str:
+    """Return the experiment's file, with settings that fit the instance type."""
     instance = known.instances.instances[options.type]
     counts = ", ".join(str(count) for count in instance.device_counts.value)
     serving = SERVING[max(count for count in SERVING if count <= (instance.devices.value or 1))]
-    return _template("experiment.yaml").substitute(name=options.name, counts=counts, **serving)
+    return _read_template("experiment.yaml").substitute(name=options.name, counts=counts, **serving)
 
 
-def _template(file: str) -> Template:
+def _read_template(file: str) -> Template:
     return Template((files("tandem") / "commands" / "templates" / file).read_text())
 
 
-def _region(options: argparse.Namespace, known: Catalogue) -> str:
+def _chosen_region(options: argparse.Namespace, known: Catalogue) -> str:
+    """Return the region asked for, else the first that is known to offer the type."""
     return str(options.region or next(iter(known.offerings.offerings[options.type])))
 
 
-def _unsold(options: argparse.Namespace, known: Catalogue) -> list[Fault]:
+def _unsold_faults(options: argparse.Namespace, known: Catalogue) -> list[Fault]:
     """Return what the data say against the type's region and kind."""
     regions = known.offerings.offerings[options.type]
     kinds = known.instances.instances[options.type].capacity_kinds.value
     faults = []
-    if _region(options, known) not in regions:
+    if _chosen_region(options, known) not in regions:
         faults.append(Fault(
             file="--region", path="", got=f"{options.region} for {options.type}", allowed=", ".join(sorted(regions)),
             change="write one of them; where your account is offered it elsewhere, add the row to "

@@ -13,6 +13,7 @@ _MOMENT = "%Y-%m-%dT%H:%MZ"
 
 
 def _block_over(dated: DatedEnvironment) -> Iterable[Finding]:
+    """Find a Capacity Block that has ended."""
     block = dated.environment.capacity.block
     if block is not None and block.ends <= dated.now:
         yield Finding(
@@ -23,6 +24,7 @@ def _block_over(dated: DatedEnvironment) -> Iterable[Finding]:
 
 
 def _price_to_come(dated: DatedEnvironment) -> Iterable[Finding]:
+    """Find prices that were read on a day to come."""
     environment, latest = dated.environment, (dated.now + EAST_OF_UTC).date()
     for path, day in (
         ("capacity.usd_per_hour_date", environment.capacity.usd_per_hour_date),

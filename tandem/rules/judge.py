@@ -16,7 +16,7 @@ from tandem.spec.document import Document
 from tandem.spec.environment import Environment
 from tandem.spec.faults import Fault
 from tandem.spec.load import Workspace
-from tandem.spec.stand_in import names_stand_in
+from tandem.spec.substitutes import names_stand_in
 
 
 def judge(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[Fault, ...]:
@@ -34,30 +34,33 @@ def judge(workspace: Workspace, catalogue: Catalogue, now: datetime | None = Non
         now: the moment, UTC, by which dates are judged; None judges no date, as a synthesis must.
     """
     if not workspace.mended:
-        return _judged(workspace, catalogue, now)
-    first, second = (_judged(mended, catalogue, now) for mended in workspace.mended)
-    both = {_identity(fault) for fault in second}
-    return tuple(fault for fault in first if _identity(fault) in both and not _spoilt(fault, workspace.faults))
+        return _judge_good(workspace, catalogue, now)
+    first, second = (_judge_good(mended, catalogue, now) for mended in workspace.mended)
+    both = {_fault_identity(fault) for fault in second}
+    return tuple(fault for fault in first if _fault_identity(fault) in both and not _is_spoilt(fault, workspace.faults))
 
 
-def _identity(fault: Fault) -> tuple[str, str, str | None, str]:
+def _fault_identity(fault: Fault) -> tuple[str, str, str | None, str]:
+    """Return what two faults of one cause share, whatever legal value stands in for a spoilt leaf."""
     return fault.file, fault.path, fault.rule, fault.got
 
 
-def _spoilt(fault: Fault, faults: Iterable[Fault]) -> bool:
+def _is_spoilt(fault: Fault, faults: Iterable[Fault]) -> bool:
     """Return whether a fault is told at a leaf of bad form, around or inside it, or names what stands in for it."""
     return names_stand_in(f"{fault.got} {fault.allowed} {fault.change}") or any(
         fault.file == other.file
-        and (fault.path == other.path or _inside(fault.path, other.path) or _inside(other.path, fault.path))
+        and (fault.path == other.path or _is_inside(fault.path, other.path) or _is_inside(other.path, fault.path))
         for other in faults
     )
 
 
-def _inside(path: str, outer: str) -> bool:
+def _is_inside(path: str, outer: str) -> bool:
+    """Return whether a key path lies inside another."""
     return path.startswith((f"{outer}.", f"{outer}["))
 
 
-def _judged(workspace: Workspace, catalogue: Catalogue, now: datetime | None) -> tuple[Fault, ...]:
+def _judge_good(workspace: Workspace, catalogue: Catalogue, now: datetime | None) -> tuple[Fault, ...]:
+    """Return the faults of a workspace in which every file is of good form."""
     trials = {
         name: trial(declared.experiment, catalogue)
         for name, declared in workspace.experiments.items()
@@ -72,7 +75,8 @@ def _judged(workspace: Workspace, catalogue: Catalogue, now: datetime | None) ->
     for name, environment in environments.items():
         others = tuple(other for other in environments.values() if other is not environment)
         document = workspace.environments[name].document
-        faults += _held([*_subjects(environment, others, trials, catalogue), *_dated(environment, now)], document)
+        subjects = [*_subjects(environment, others, trials, catalogue), *_dated_subjects(environment, now)]
+        faults += _held(subjects, document)
     for name, subject in trials.items():
         faults += _held([subject], workspace.experiments[name].document)
     return tuple(faults)
@@ -91,7 +95,7 @@ def _subjects(
         )  # fmt: skip
 
 
-def _dated(environment: Environment, now: datetime | None) -> Iterator[DatedEnvironment]:
+def _dated_subjects(environment: Environment, now: datetime | None) -> Iterator[DatedEnvironment]:
     if now is not None:
         yield DatedEnvironment(environment=environment, now=now)
 

@@ -14,7 +14,7 @@ from tandem.spec.environment import EXAMPLE_ACCOUNTS, Access
 _EXAMPLE = re.compile(rf"(?<![0-9])({'|'.join(sorted(EXAMPLE_ACCOUNTS))})(?![0-9])")
 
 
-def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+def _yield_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     """Yield (key path, text) of every text of a record, keys of mappings included."""
     if isinstance(value, str):
         yield path, value
@@ -22,17 +22,18 @@ def _texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
         for key, child in value.items():
             place = f"{path}.{key}" if path else str(key)
             yield place, str(key)
-            yield from _texts(child, place)
+            yield from _yield_texts(child, place)
     elif isinstance(value, list):
         for index, child in enumerate(value):
-            yield from _texts(child, f"{path}[{index}]")
+            yield from _yield_texts(child, f"{path}[{index}]")
 
 
-def _examples(stamp: Stamp) -> Iterable[Finding]:
+def _find_examples(stamp: Stamp) -> Iterable[Finding]:
+    """Find texts that name an account of the AWS documentation."""
     environment = stamp.environment
     if environment.account in EXAMPLE_ACCOUNTS:  # it is an example itself; account-real says so
         return
-    for path, text in _texts(environment.model_dump(mode="json", exclude={"account"})):
+    for path, text in _yield_texts(environment.model_dump(mode="json", exclude={"account"})):
         match = _EXAMPLE.search(text)
         if match:
             yield Finding(
@@ -41,7 +42,8 @@ def _examples(stamp: Stamp) -> Iterable[Finding]:
             )  # fmt: skip
 
 
-def _principals(stamp: Stamp) -> Iterable[Finding]:
+def _find_principals(stamp: Stamp) -> Iterable[Finding]:
+    """Find people of another account than the environment's."""
     account, access = stamp.environment.account, stamp.environment.cluster.access
     for kind in Access.model_fields:
         for index, arn in enumerate(getattr(access, kind)):
@@ -55,7 +57,8 @@ def _principals(stamp: Stamp) -> Iterable[Finding]:
                 )  # fmt: skip
 
 
-def _price(stamp: Stamp) -> Iterable[Finding]:
+def _find_price(stamp: Stamp) -> Iterable[Finding]:
+    """Find a price of something else: as it says itself, or as another environment has it for another purchase."""
     capacity = stamp.environment.capacity
     bought = f"{capacity.instance_type} {capacity.kind}"
     if capacity.usd_per_hour_of not in {None, bought}:
@@ -79,17 +82,17 @@ def _price(stamp: Stamp) -> Iterable[Finding]:
 
 RULES: tuple[Rule[Stamp], ...] = (
     Rule(
-        id="example-leftover", of=Stamp, severity="refusal", find=_examples,
+        id="example-leftover", of=Stamp, severity="refusal", find=_find_examples,
         sentence="an environment in an account of its own names no account of the AWS documentation",
         source="docs.aws.amazon.com/IAM/latest/UserGuide: example accounts", date=date(2026, 11, 21),
     ),
     Rule(
-        id="principal-own", of=Stamp, severity="warning", find=_principals,
+        id="principal-own", of=Stamp, severity="warning", find=_find_principals,
         sentence="everybody named in `cluster.access` is of the environment's account",
         source="Tandem's own: an access entry for a principal of another account is unproven", date=date(2026, 11, 22),
     ),
     Rule(
-        id="price-own", of=Stamp, severity="warning", find=_price,
+        id="price-own", of=Stamp, severity="warning", find=_find_price,
         sentence="the price of a node-hour is of the declared instance type and kind",
         source="Tandem's own: every cost that is shown follows from it", date=date(2026, 11, 22),
     ),

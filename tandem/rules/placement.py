@@ -96,6 +96,7 @@ def _counts(hosting: Hosting) -> Iterable[Finding]:
 
 
 def _hosted_cores(hosting: Hosting) -> Iterable[Finding]:
+    """Find a TP degree that no claim on the instance type can hold, where the claimed count is more than it binds."""
     serving, devices = hosting.trial.experiment.serving, hosting.bindable_devices()
     per_device = hosting.trial.logical_cores() // serving.devices
     cores = devices * per_device

@@ -103,6 +103,7 @@ def _whole(name: str, got: str, allowed: str, change: str, line: int | None = No
 
 
 def _syntax(error: yaml.YAMLError, text: str, name: str) -> Fault:
+    """Return the fault of a text that is not YAML, with the line to look at."""
     mark = getattr(error, "problem_mark", None)
     complaint = str(getattr(error, "problem", None))
     tabbed = mark.line + 1 if mark else None

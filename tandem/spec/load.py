@@ -16,7 +16,7 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.record import Record, parse
-from tandem.spec.stand_in import repaired
+from tandem.spec.substitutes import repaired
 
 R = TypeVar("R", bound=Record)
 
@@ -80,6 +80,7 @@ def load(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> 
 def _workspace(
     environments: Iterable[tuple[Document, Environment]], experiments: Iterable[tuple[Document, Experiment]]
 ) -> Workspace:
+    """Join parsed files under their names."""
     return Workspace(
         environments={
             record.name: Declared(document=document, environment=record) for document, record in environments
@@ -91,6 +92,7 @@ def _workspace(
 def _of(
     mended: Iterable[tuple[Document, tuple[Record, Record]]], kind: type[R], which: int
 ) -> Iterator[tuple[Document, R]]:
+    """Yield the mended records of one kind, with the first or the second legal values."""
     for document, pair in mended:
         record = pair[which]
         if isinstance(record, kind):

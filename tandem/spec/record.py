@@ -62,33 +62,35 @@ def parse(record: type[R], document: Document, **given: str) -> R:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
         found = [_fault(record, document, entry, given) for entry in entries if not _echo(entry, entries)]
         faults += [replace(fault, change="rename the file") if fault.path in given else fault for fault in found]
-        raise SpecError([*faults, *_unfilled(record, document, faults)]) from None
-    faults += _unfilled(record, document, faults)
+        raise SpecError([*faults, *_unfilled_faults(record, document, faults)]) from None
+    faults += _unfilled_faults(record, document, faults)
     if faults:
         raise SpecError(faults)
     return value
 
 
-def _unfilled(record: type[Record], document: Document, faults: Iterable[Fault]) -> list[Fault]:
+def _unfilled_faults(record: type[Record], document: Document, faults: Iterable[Fault]) -> list[Fault]:
     """Return a fault for each placeholder that the schema itself takes for a text."""
     told = {fault.path for fault in faults}
     found = []
-    for location in _placeholders(document.data):
+    for location in _find_placeholders(document.data):
         _, path = _walk(record, location)
         if path not in told:
-            found.append(_placeholder(field_at(record, location, document.data), document, path))
+            found.append(_placeholder_fault(field_at(record, location, document.data), document, path))
     return found
 
 
-def _placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+def _find_placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of each placeholder."""
     if value == FILL_IN:
         yield location
     elif isinstance(value, dict | list):
         for step, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _placeholders(child, (*location, step))
+            yield from _find_placeholders(child, (*location, step))
 
 
-def _placeholder(field: FieldInfo | None, document: Document, path: str) -> Fault:
+def _placeholder_fault(field: FieldInfo | None, document: Document, path: str) -> Fault:
+    """Return the fault of a placeholder, with what its field takes."""
     return Fault(
         file=document.file, path=path, got=FILL_IN,
         allowed=_of_item(allowed_values(field), path) if field else "your own value",
@@ -134,7 +136,7 @@ def _fault(record: type[Record], document: Document, entry: dict[str, Any], give
             allowed=", ".join(_tagged(schema) or ()), change="write one of them", line=document.lines.get(path),
         )  # fmt: skip
     if entry["input"] == FILL_IN:
-        return _placeholder(field, document, path)
+        return _placeholder_fault(field, document, path)
     return Fault(
         file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, _of_item(allowed, path)),
         change=_advice(field, _verb(entry)), line=line,
@@ -223,7 +225,7 @@ def field_at(record: type[Record], steps: Iterable[str | int], data: object) -> 
     schema: Any = record
     for step in steps:
         location.append(step)
-        data = _child(data, step)
+        data = _child_of(data, step)
         schema, _ = _walk(record, tuple(location))
         kind = data.get("kind") if isinstance(data, dict) and _tagged(schema) else None
         if isinstance(kind, str):
@@ -231,7 +233,8 @@ def field_at(record: type[Record], steps: Iterable[str | int], data: object) -> 
     return schema if isinstance(schema, FieldInfo) else None
 
 
-def _child(data: object, step: str | int) -> object:
+def _child_of(data: object, step: str | int) -> object:
+    """Return what a key or an index leads to; None where there is nothing."""
     if isinstance(data, list) and isinstance(step, int) and step < len(data):
         return data[step]
     return data.get(step) if isinstance(data, dict) else None

@@ -179,6 +179,7 @@ class LineReader:
 
 
 def _class(line: dict[str, Any]) -> str:
+    """Return the line's class."""
     class_ = _matched(line, "class", CLASS, "up to 32 lower-case letters, digits and '-'")
     if class_ == RESERVED:
         raise _Wrong(f"class {RESERVED!r}", "any other word", "rename it: the summary's row over all classes has it")
@@ -186,6 +187,7 @@ def _class(line: dict[str, Any]) -> str:
 
 
 def _one_question(line: dict[str, Any]) -> None:
+    """See that the line has either a prompt or messages."""
     if ("prompt" in line) == ("messages" in line):
         both = "both 'prompt' and 'messages'" if "prompt" in line else "neither 'prompt' nor 'messages'"
         raise _Wrong(both, "exactly one of them", "delete one" if "prompt" in line else "add 'prompt'")

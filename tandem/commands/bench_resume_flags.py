@@ -39,11 +39,12 @@ def flags_of(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
     for action in parser._actions:  # noqa: SLF001
         option = action.option_strings[0]
         if hasattr(given, action.dest) and option not in ELSEWHERE:
-            found[option] = _values(option, getattr(given, action.dest))
+            found[option] = _option_values(option, getattr(given, action.dest))
     return found
 
 
-def _values(option: str, value: object) -> tuple[str, ...]:
+def _option_values(option: str, value: object) -> tuple[str, ...]:
+    """Return an option's values as text, none for a switch; files by their whole path."""
     if isinstance(value, bool) or value == "":
         return ()
     texts = [str(part) for part in value] if isinstance(value, list) else [str(value)]
@@ -71,7 +72,7 @@ def with_recorded(options: argparse.Namespace) -> argparse.Namespace:
             change="give the same flags again, beside --resume",
         )  # fmt: skip
     _refuse_contradiction(before.flags, given, options.resume)
-    kept = {option: values for option, values in before.flags.items() if not _replaced(option, given)}
+    kept = {option: values for option, values in before.flags.items() if not _is_replaced(option, given)}
     parser = argparse.ArgumentParser(add_help=False)
     add_flags(parser)
     recorded = [word for option, values in kept.items() for word in (option, *values)]
@@ -79,12 +80,18 @@ def with_recorded(options: argparse.Namespace) -> argparse.Namespace:
     return argparse.Namespace(**{**vars(options), **vars(merged)})
 
 
-def _replaced(option: str, given: Flags) -> bool:
+def _is_replaced(option: str, given: Flags) -> bool:
+    """Return whether a flag given now stands in the place of a recorded one."""
     rivals = {option, *(name for pair in EITHER if option in pair for name in pair)}
     return not rivals.isdisjoint(given)
 
 
 def _refuse_contradiction(before: Flags, given: Flags, folder: Path) -> None:
+    """Refuse a flag that differs from the recorded one and that no field of the manifest shows.
+
+    Raises:
+        BenchError: one does; both values are named.
+    """
     for option, default in UNCOMPARED.items():
         was, is_ = (" ".join(flags.get(option, (default,))) for flags in (before, given))
         if option in given and was != is_:

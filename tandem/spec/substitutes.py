@@ -57,15 +57,16 @@ def repaired(record: type[R], document: Document, faults: Iterable[Fault], name:
         faults: of its form.
         name: the file's name.
     """
-    first = _repair(record, document, tuple(faults), name, 0)
-    second = _repair(record, document, tuple(faults), name, 1)
+    first = _repair_record(record, document, tuple(faults), name, 0)
+    second = _repair_record(record, document, tuple(faults), name, 1)
     return (first, second) if first is not None and second is not None else None
 
 
-def _repair(record: type[R], document: Document, faults: tuple[Fault, ...], name: str, which: int) -> R | None:
+def _repair_record(record: type[R], document: Document, faults: tuple[Fault, ...], name: str, which: int) -> R | None:
+    """Mend every fault until the record is legal; `which` says with the first or the second legal value."""
     data = copy.deepcopy(document.data)
     for _ in range(ROUNDS):
-        if not all(_mend(record, data, fault, which) for fault in faults):
+        if not all(_mend_leaf(record, data, fault, which) for fault in faults):
             return None
         try:
             return parse(record, replace(document, data=data), name=name)
@@ -74,7 +75,7 @@ def _repair(record: type[R], document: Document, faults: tuple[Fault, ...], name
     return None
 
 
-def _mend(record: type[Record], data: dict[str, Any], fault: Fault, which: int) -> bool:
+def _mend_leaf(record: type[Record], data: dict[str, Any], fault: Fault, which: int) -> bool:
     """Put a legal value where a fault is, or take an unknown key away; return whether there was a way."""
     steps: list[Any] = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", fault.path)]
     place: Any = data
@@ -88,16 +89,16 @@ def _mend(record: type[Record], data: dict[str, Any], fault: Fault, which: int) 
     if fault.got.startswith("the unknown key") or fault.allowed == "no such key":
         return place.pop(last, None) is not None
     field = field_at(record, steps, data)
-    choices = _choices(field, given, item=isinstance(last, int)) if field is not None else []
+    choices = _list_choices(field, given, item=isinstance(last, int)) if field is not None else []
     if not choices:
         return False
     place[last] = choices[which % len(choices)]
     return True
 
 
-def _choices(field: FieldInfo, given: object, *, item: bool) -> list[Any]:
+def _list_choices(field: FieldInfo, given: object, *, item: bool) -> list[Any]:
     """Return legal values of a field, or of an item of its list; its default where its type names none."""
-    choices = list(_legal(field.annotation, field.metadata, given))
+    choices = list(_yield_legal(field.annotation, field.metadata, given))
     if item:
         return [entry for choice in choices if isinstance(choice, list) for entry in choice]
     if choices or field.is_required():
@@ -108,22 +109,22 @@ def _choices(field: FieldInfo, given: object, *, item: bool) -> list[Any]:
     return [list(default) if isinstance(default, tuple) else default]
 
 
-def _legal(annotation: Any, metadata: Iterable[Any], given: Any) -> Iterator[Any]:
+def _yield_legal(annotation: Any, metadata: Iterable[Any], given: Any) -> Iterator[Any]:
     """Yield two legal values of a type, that nearest to the given one first."""
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         notes = [part for note in args[1:] for part in (note.metadata if isinstance(note, FieldInfo) else [note])]
-        yield from _legal(args[0], [*metadata, *notes], given)
+        yield from _yield_legal(args[0], [*metadata, *notes], given)
     elif origin in {Union, types.UnionType}:
         kinds = [part for part in args if part is not type(None)]
         if len(kinds) == 1:
-            yield from _legal(kinds[0], metadata, given)
+            yield from _yield_legal(kinds[0], metadata, given)
     elif origin is Literal:
-        yield from _words(args, given)
+        yield from _nearest_words(args, given)
     elif origin is tuple:
-        yield from ([item] for item in _legal(args[0], [], given))
+        yield from ([item] for item in _yield_legal(args[0], [], given))
     elif annotation in {int, float}:
-        yield from _numbers(metadata, given)
+        yield from _nearest_numbers(metadata, given)
     elif annotation is bool:
         yield from (False, True)
     elif annotation is date:
@@ -134,7 +135,8 @@ def _legal(annotation: Any, metadata: Iterable[Any], given: Any) -> Iterator[Any
         yield from fitting[0] if fitting else ()
 
 
-def _words(args: tuple[Any, ...], given: Any) -> Iterator[Any]:
+def _nearest_words(args: tuple[Any, ...], given: Any) -> Iterator[Any]:
+    """Yield two of the allowed words: the nearest numbers, or the first and the last."""
     numbers = [word for word in args if isinstance(word, int)]
     if numbers and isinstance(given, int | float):
         nearest = sorted(numbers, key=lambda number: (abs(number - given), number))
@@ -143,7 +145,8 @@ def _words(args: tuple[Any, ...], given: Any) -> Iterator[Any]:
         yield from (args[0], args[-1])
 
 
-def _numbers(metadata: Iterable[Any], given: Any) -> Iterator[Any]:
+def _nearest_numbers(metadata: Iterable[Any], given: Any) -> Iterator[Any]:
+    """Yield the bounds of a number, the nearer one first; 1 and 10000 where it has none."""
     least: Any = 1
     most: Any = 10_000
     for note in metadata:
