@@ -27,7 +27,11 @@ UNCOMPARED = {"--ask": "no extras", "--warm-up": "auto"}
 
 
 def flags_of(words: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return option to its values, as `words` give them; files by their whole path."""
+    """Return option to its values, as `words` give them; files by their whole path.
+
+    Args:
+        words: of the command line, other commands' options among them; none gives none.
+    """
     if not words:
         return {}
     parser = argparse.ArgumentParser(add_help=False)

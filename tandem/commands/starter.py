@@ -137,7 +137,10 @@ def _chosen_region(options: argparse.Namespace, known: Catalogue) -> str:
 
 
 def _unsold_faults(options: argparse.Namespace, known: Catalogue) -> list[Fault]:
-    """Return what the data say against the type's region and kind."""
+    """Return what the data say against the type's region and kind.
+
+    Source: offerings.yaml and instances.yaml in tandem/spec/data/platform, each dated.
+    """
     regions = known.offerings.offerings[options.type]
     kinds = known.instances.instances[options.type].capacity_kinds.value
     faults = []

@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from tandem.spec.faults import Fault, SpecError
-from tandem.spec.yaml_words import explain
+from tandem.spec.yaml_syntax import explain
 
 LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
 ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]|0[bx]|[0-9_]+:)")  # octal, binary, hexadecimal, base 60

@@ -220,7 +220,13 @@ def _walk(record: type[Record], location: tuple[Any, ...]) -> tuple[Any, str]:
 
 
 def field_at(record: type[Record], steps: Iterable[str | int], data: object) -> FieldInfo | None:
-    """Return the field at a key path of a file, given as its steps; None where the schema has none."""
+    """Return the field at a key path of a file; None where the schema has none.
+
+    Args:
+        record: the schema.
+        steps: the key path, keys and indices.
+        data: the file's data, which tells by `kind` which record of several stands where.
+    """
     location: list[str | int] = []
     schema: Any = record
     for step in steps:

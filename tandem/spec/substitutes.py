@@ -76,7 +76,14 @@ def _repair_record(record: type[R], document: Document, faults: tuple[Fault, ...
 
 
 def _mend_leaf(record: type[Record], data: dict[str, Any], fault: Fault, which: int) -> bool:
-    """Put a legal value where a fault is, or take an unknown key away; return whether there was a way."""
+    """Put a legal value where a fault is, or take an unknown key away; return whether there was a way.
+
+    Args:
+        record: the schema.
+        data: the file's data, which is changed.
+        fault: of its form.
+        which: 0 for the nearest legal value, 1 for another.
+    """
     steps: list[Any] = [int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", fault.path)]
     place: Any = data
     try:
@@ -110,7 +117,13 @@ def _list_choices(field: FieldInfo, given: object, *, item: bool) -> list[Any]:
 
 
 def _yield_legal(annotation: Any, metadata: Iterable[Any], given: Any) -> Iterator[Any]:
-    """Yield two legal values of a type, that nearest to the given one first."""
+    """Yield two legal values of a type, that nearest to the given one first.
+
+    Args:
+        annotation: the type, as the field declares it.
+        metadata: bounds and patterns that stand beside it.
+        given: the spoilt value.
+    """
     origin, args = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         notes = [part for note in args[1:] for part in (note.metadata if isinstance(note, FieldInfo) else [note])]

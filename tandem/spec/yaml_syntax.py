@@ -70,7 +70,11 @@ _TABLE: tuple[tuple[str, SyntaxProblem], ...] = (
 
 
 def explain(error: yaml.YAMLError) -> tuple[SyntaxProblem, int | None]:
-    """Return what is wrong, and the 1-based line to look at; None where the parser names none."""
+    """Return what is wrong, and the 1-based line to look at; None where the parser names none.
+
+    Args:
+        error: of the parser; one of the reader has no mark.
+    """
     complaint = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "")
     problem = next((problem for words, problem in _TABLE if words in complaint), _REST)
     start = getattr(error, "context_mark", None) if problem.at_start else None
