@@ -69,7 +69,7 @@ _COMMANDS = {
     "destroy": _Command("take an environment down stack by stack, and search for what is left"),
     "new": _Command(
         "write a commented starter of both files",
-        lambda module, chosen, options: module.new(options.name, chosen),
+        lambda module, chosen, options: module.new(options, chosen),
         "starter",
     ),
 }
@@ -85,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run_words(argv: Sequence[str] | None) -> int:
     words = sys.argv[1:] if argv is None else argv
     options = _parser(next((word for word in words if not word.startswith("-")), "")).parse_args(words)
+    options.words = tuple(words)  # as they were given: a run's manifest keeps them
     try:
         return int(_run(options))
     except SpecError as error:

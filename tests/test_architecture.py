@@ -49,7 +49,7 @@ ALLOWED = {
         "tandem.guard",
         "tandem.shell_command",
     },
-    "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics"},
+    "tandem/twin": {"tandem.twin", "tandem.spec", "tandem.artifacts", "tandem.metrics", "tandem.shell_command"},
     "lambdas": {"tandem.stop"},  # packed beside the handler: lambdas/*/files.txt
     "stacks": {
         "stacks",

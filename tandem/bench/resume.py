@@ -83,7 +83,7 @@ def refuse_other(before: Manifest, now: Manifest, folder: Path) -> None:
             raise BenchError(
                 f"{field} was {_shown(was)} when this run began and is {_shown(is_)} now",
                 where=str(folder / FILE),
-                change=f"give the same {field.partition('[')[0]} again, or begin another run: --out DIR",
+                change=f"leave it out, give the same {field.partition('[')[0]} again, or begin another run: --out DIR",
             )
 
 

@@ -44,6 +44,7 @@ class Settings:
         price_usd_per_hour: of all that the run occupies.
         environment, experiment: the declared ones whose servers are asked; None where they were named by address.
         instance_type: of the environment's nodes.
+        flags: the options of the command, by which the run can go on.
     """
 
     arms: tuple[manifest.Arm, ...]
@@ -71,6 +72,7 @@ class Settings:
     environment: str | None = None
     experiment: str | None = None
     instance_type: str | None = None
+    flags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def plan(self) -> Plan:
         """Return who is asked what, in order."""

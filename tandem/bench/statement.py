@@ -143,6 +143,7 @@ def of_run(settings: Settings, plan: Plan, found: Sequence[Found]) -> manifest.M
         plan=manifest.Plan(requests=plan.requests, requests_per_round=plan.requests_per_round),
         goodput=dict(settings.goodput) if settings.goodput else None,
         price_usd_per_hour=settings.price_usd_per_hour,
+        flags=dict(settings.flags),
     )
 
 

@@ -127,7 +127,9 @@ def _run(chosen: Selection, options: argparse.Namespace) -> Exit:
     import uvloop  # noqa: PLC0415 - this verb alone needs an event loop
 
     from tandem.bench.run import Run  # noqa: PLC0415 - aiohttp, numpy
+    from tandem.commands.bench_resume_flags import with_recorded  # noqa: PLC0415 - the bench is loaded when it runs
 
+    options = with_recorded(options)
     settings = _settings(chosen, options)
     folder = options.resume or options.out
     _room_for_sockets(len(settings.arms) * max((*(settings.concurrency or ()), LEAST_SOCKETS)))
@@ -175,8 +177,8 @@ def _ended(outcome: Outcome, folder: Path, chosen: Selection) -> Exit:
         code = _report(folder, argparse.Namespace(figures=True) if figures_alone else None, chosen)
     if outcome.reason == "interrupted":
         if outcome.begun:
-            resume = quote_command("--resume", str(folder))
-            print(f"interrupted; go on with: the same flags and {resume}", file=sys.stderr)
+            resume = quote_command("tandem", "bench", "run", "--resume", str(folder))
+            print(f"interrupted; go on with: {resume}", file=sys.stderr)
         raise KeyboardInterrupt
     if outcome.fault is not None:
         raise outcome.fault
@@ -188,6 +190,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     from tandem.bench.suites.suite import load, narrowed  # noqa: PLC0415
     from tandem.bench.wire import TimeOuts  # noqa: PLC0415
     from tandem.commands.bench_arms import begun, measured, placed  # noqa: PLC0415
+    from tandem.commands.bench_resume_flags import flags_of  # noqa: PLC0415
 
     who = measured(chosen, options)
     names = dict.fromkeys(options.suite or who.suites or DEFAULT_SUITES)
@@ -224,6 +227,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         wanted=options.ask,
         goodput=options.goodput,
         price_usd_per_hour=options.price,
+        flags=flags_of(getattr(options, "words", ())),
     )
 
 

@@ -102,7 +102,30 @@ def _by_address(options: argparse.Namespace) -> tuple[Arm, ...]:
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
         raise refused(f"two arms are named {twice!r}", "each name once", "name them apart: NAME=URL")
+    models = _models_by_arm(options.model, named)
     return tuple(
-        Arm(name=name, role="variant" if place else "baseline", url=url, model=options.model)
+        Arm(name=name, role="variant" if place else "baseline", url=url, model=models[name])
         for place, (name, (_, url)) in enumerate(zip(named, asked, strict=True))
     )
+
+
+def _models_by_arm(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
+    """Return each arm's model: its own NAME=M, else the one for all.
+
+    Raises:
+        BenchError: a model of no arm, two of one, or an arm without one.
+    """
+    models: dict[str | None, str] = {}
+    for word in words:
+        name, equals, model = word.partition("=")
+        arm = name if equals else None
+        if arm is not None and arm not in names:
+            raise refused(f"--model names no arm {arm!r}", ", ".join(names), "name an arm: NAME=MODEL")
+        if arm in models:
+            whose = f"two models of {arm!r}" if arm else "two models for all arms"
+            raise refused(f"--model has {whose}", "one, and NAME=MODEL for each that differs", "drop one of them")
+        models[arm] = model if equals else word
+    lacking = [name for name in names if name not in models and None not in models]
+    if lacking:
+        raise refused(f"no --model of {lacking[0]!r}", "one of each arm, or one for all", f"add {lacking[0]}=MODEL")
+    return {name: models.get(name) or models[None] for name in names}

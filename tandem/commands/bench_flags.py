@@ -34,7 +34,7 @@ def add_flags(run: argparse.ArgumentParser) -> None:
     _schedule(run)
     out = run.add_argument_group("output").add_mutually_exclusive_group(required=True)
     out.add_argument("--out", type=Path, metavar="DIR", help="a new folder for the run")
-    out.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR; other flags as before")
+    out.add_argument("--resume", type=Path, metavar="DIR", help="go on with the run in DIR; its manifest has all flags")
 
 
 def add_report_flags(report: argparse.ArgumentParser) -> None:
@@ -78,7 +78,10 @@ def _arms(run: argparse.ArgumentParser) -> None:
     arms.add_argument(
         "--variant", type=arm, nargs="+", action="extend", default=[], metavar="[NAME=]URL", help="others; repeatable"
     )
-    arms.add_argument("--model", metavar="M", help="the model's served name")
+    arms.add_argument(
+        "--model", nargs="+", action="extend", default=[], metavar="[NAME=]M",
+        help="the model's served name; NAME=M for one arm",
+    )  # fmt: skip
     arms.add_argument("--env", metavar="NAME", help="the environment inside whose cluster this runs")
     arms.add_argument("--experiment", metavar="NAME", help="its experiment: servers, model, suites and schedule")
     arms.add_argument("--only", type=words, metavar="NAME,...", help="these variants of the experiment; the first is A")

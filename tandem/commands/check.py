@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tandem.commands import recompile, recompile_report, watching
@@ -36,7 +37,7 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
     Raises:
         SpecError: a folder or a named file does not exist, or `against` is none of these.
     """
-    inputs = read(chosen)
+    inputs = read(chosen, now=datetime.now(tz=UTC))
     code = verdict(inputs.faults, strict=chosen.strict)
     before = _before(against, inputs)
     comparisons = recompile.compare(before, inputs) if before else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 
 from tandem.commands import watching
 from tandem.commands.selection import Selection
@@ -35,15 +36,19 @@ class Inputs:
         return [declared.experiment for declared in found if declared and declared.experiment]
 
 
-def read(chosen: Selection) -> Inputs:
+def read(chosen: Selection, now: datetime | None = None) -> Inputs:
     """Load and judge the chosen environments and what they host; everything when none is named.
+
+    Args:
+        chosen: environments and folders.
+        now: the moment by which dates are judged, UTC; None judges no date.
 
     Raises:
         SpecError: a folder or a named file does not exist.
     """
     workspace = load(chosen.environments, chosen.experiments, chosen.names)
     known = catalogue()
-    faults = workspace.faults + judge(workspace, known)
+    faults = workspace.faults + judge(workspace, known, now)
     costs = watching.costs(workspace, faults)
     return Inputs(
         workspace=workspace, catalogue=known, watching=costs,

@@ -14,6 +14,7 @@ from typing import Any
 
 from tandem.bench.shown import clean
 from tandem.spec.faults import Fault
+from tandem.spec.record import FILL_IN
 
 
 class Exit(IntEnum):
@@ -47,7 +48,10 @@ def print_json(value: dict[str, Any]) -> None:
 
 
 def print_faults(faults: Iterable[Fault]) -> None:
-    """Print refusals, then warnings, on standard error; the same fault in several files is told once."""
+    """Print refusals, then warnings, on standard error; the same fault in several files is told once.
+
+    A placeholder of `tandem new` takes one line.
+    """
     together: dict[tuple[object, ...], list[Fault]] = {}
     for fault in sorted(faults, key=lambda fault: fault.severity):
         together.setdefault((fault.severity, fault.path, fault.got, fault.allowed, fault.change), []).append(fault)
@@ -57,6 +61,9 @@ def print_faults(faults: Iterable[Fault]) -> None:
 
 def _block(same: Sequence[Fault]) -> Iterator[str]:
     first, *others = same
+    if first.got == FILL_IN:
+        yield from (f"fill in: {fault.place}: {fault.path}: {first.allowed}" for fault in same)
+        return
     said = f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
     yield f"{'error' if first.severity == 'refusal' else 'warning'}: {first.place}: {said}"
     yield from (f"  also     {fault.place}" for fault in others)

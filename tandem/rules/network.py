@@ -82,12 +82,14 @@ def _two_zones(stamp: Stamp) -> Iterable[Finding]:
 def _once(stamp: Stamp) -> Iterable[Finding]:
     network = stamp.environment.network
     if isinstance(network, ExistingNetwork):
-        named = [(f"network.subnets[{index}].id", subnet.id) for index, subnet in enumerate(network.subnets)]
+        entries = [(f"network.subnets[{index}].id", subnet.id) for index, subnet in enumerate(network.subnets)]
     else:
-        named = zones(stamp)
-    counts, seen = Counter(name for _, name in named), set()
-    for path, name in named:
-        if name in seen and len(counts) > 1:
+        entries = zones(stamp)
+        if len(set(network.zones)) == 1:  # zones-two has refused that
+            return
+    counts, seen = Counter(name for _, name in entries), set()
+    for path, name in entries:
+        if name in seen:
             yield Finding(path=path, got=f"{name}, {counts[name]} times", allowed="each once", change="delete one")
         seen.add(name)
 

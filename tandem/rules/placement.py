@@ -85,13 +85,28 @@ def _group_holds(trial: Trial) -> Iterable[Finding]:
 
 def _counts(hosting: Hosting) -> Iterable[Finding]:
     devices, counts = hosting.trial.experiment.serving.devices, hosting.instance.device_counts
+    legal = hosting.bindable_devices()
     if devices not in counts.value:
-        legal = min((count for count in counts.value if count > devices), default=max(counts.value, default=0))
         yield Finding(
             path=hosting.path, got=hosting.said("serving.devices", devices),
             allowed=f"{listed(counts.value)} on {hosting.environment.capacity.instance_type}",
             change=f"host an experiment with devices: {legal}, or another instance type",
             source=hosting.catalogue.instances.sources[counts.source],
+        )  # fmt: skip
+
+
+def _hosted_cores(hosting: Hosting) -> Iterable[Finding]:
+    """Find a TP degree that no claim on the instance type can hold, where the claimed count is more than it binds."""
+    serving, devices = hosting.trial.experiment.serving, hosting.bindable_devices()
+    per_device = hosting.trial.logical_cores() // serving.devices
+    cores = devices * per_device
+    if devices < serving.devices and serving.tensor_parallel_size > cores:
+        yield Finding(
+            path=hosting.path, got=hosting.said("serving.tensor_parallel_size", serving.tensor_parallel_size),
+            allowed=f"at most {cores}: a claim on {hosting.environment.capacity.instance_type} holds {devices} devices "
+            f"of {per_device} logical cores",
+            change=f"host an experiment with tensor_parallel_size: {cores}, or another instance type",
+            source=hosting.catalogue.instances.sources[hosting.instance.device_counts.source],
         )  # fmt: skip
 
 
@@ -155,6 +170,11 @@ RULES: tuple[Rule[Any], ...] = (
     Rule(
         id="device-count", of=Hosting, severity="refusal", find=_counts,
         sentence="the instance type can bind a claim of so many devices", source=_DRA, date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="cores-bound", of=Hosting, severity="refusal", find=_hosted_cores,
+        sentence="the TP degree is at most the logical cores of the largest claim that the instance type can bind",
+        source=_DRA, date=date(2026, 8, 21),
     ),
     Rule(
         id="group-published", of=Hosting, severity="refusal", find=_published,

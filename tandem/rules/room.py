@@ -29,10 +29,12 @@ def _shm(trial: Trial) -> Iterable[Finding]:
 
 
 def _share(hosting: Hosting, allocatable: int | None, reserved: int) -> int | None:
-    """Return what one variant may request of a node: by its share of the devices, beside the DaemonSets."""
-    devices, total = hosting.trial.experiment.serving.devices, hosting.instance.devices.value
-    # a count that no claim can have is refused by device-count: its share of a node means nothing
-    if allocatable is None or not total or devices not in hosting.instance.device_counts.value:
+    """Return what one variant may request of a node: by its share of the devices, beside the DaemonSets.
+
+    A count that no claim can have is refused by device-count; the share is then that of the count it proposes.
+    """
+    devices, total = hosting.bindable_devices(), hosting.instance.devices.value
+    if allocatable is None or not total:
         return None
     return (allocatable - reserved) * devices // total
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -95,6 +96,14 @@ class Stamp:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DatedEnvironment:
+    """An environment and the moment at which somebody asks, UTC: what a synthesis must not depend on."""
+
+    environment: Environment
+    now: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Hosting:
     """One experiment in one environment; `path` is its entry in the environment's file."""
 
@@ -103,6 +112,11 @@ class Hosting:
     instance: Instance
     trial: Trial
     path: str
+
+    def bindable_devices(self) -> int:
+        """Return the devices claimed, or where no claim has so many, the next larger claim, else the largest."""
+        devices, counts = self.trial.experiment.serving.devices, self.instance.device_counts.value
+        return min((count for count in counts if count >= devices), default=max(counts, default=0))
 
     def said(self, key: str, value: object) -> str:
         """Spell a value of the experiment for an error in the environment's file."""

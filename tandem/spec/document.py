@@ -16,9 +16,11 @@ from typing import Any
 import yaml
 
 from tandem.spec.faults import Fault, SpecError
+from tandem.spec.yaml_syntax import explain
 
 LONGEST_SPELLING = 80  # of a value in a message; a longer one hides the message
 ODD_NUMBER = re.compile(r"[-+]?(0[0-9_]|0[bx]|[0-9_]+:)")  # octal, binary, hexadecimal, base 60
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 MAX_BYTES = 1_048_576  # a spec is a page of text; more is a mistake or an attack
 
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -101,12 +103,16 @@ def _whole(name: str, got: str, allowed: str, change: str, line: int | None = No
 
 
 def _syntax(error: yaml.YAMLError, text: str, name: str) -> Fault:
+    """Return the fault of a text that is not YAML, with the line to look at."""
     mark = getattr(error, "problem_mark", None)
-    problem = str(getattr(error, "problem", None) or getattr(error, "reason", None) or "text that is not YAML")
-    line = mark.line + 1 if mark else None
-    if "tab character" in problem or "'\\t'" in problem or _tabbed(text, line):
-        return _whole(name, "a tab character", "spaces for indentation", "replace each tab by two spaces", line)
-    return _whole(name, problem, "YAML 1.1", "fix the syntax at this line", line)
+    complaint = str(getattr(error, "problem", None))
+    tabbed = mark.line + 1 if mark else None
+    if "tab character" in complaint or "'\\t'" in complaint or _tabbed(text, tabbed):
+        return _whole(name, "a tab character", "spaces for indentation", "replace each tab by two spaces", tabbed)
+    problem, line = explain(error)
+    if line is None:  # the reader names an offset alone
+        line = next((number for number, row in enumerate(text.split("\n"), start=1) if _CONTROL.search(row)), None)
+    return _whole(name, problem.got, "`key: value` lines, indented by spaces", problem.change, line)
 
 
 def _tabbed(text: str, line: int | None) -> bool:

@@ -242,6 +242,16 @@ class Capacity(Record):
         ge=0, le=10000, description="price of one node-hour; read it from your own offer, Tandem knows no price"
     )
     usd_per_hour_date: date = Field(description="day on which that price was read")
+    usd_per_hour_of: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^[a-z0-9.]+ (capacity-block|reservation|spot|on-demand)$",
+                json_schema_extra={"allowed": "instance type and kind, such as trn2.3xlarge spot"},
+            ),
+        ]
+        | None
+    ) = Field(default=None, description="of what that price is; null: not said, so a price of another type may pass")
     efa: bool = Field(default=False, description="EFA network cards; not needed within one node")
     block: Block | None = Field(default=None, description="when the Capacity Block starts and ends; null: not said")
 

@@ -5,8 +5,8 @@ Invariant: form only. What passes here is typed; whether it is legal is said by 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.record import Record, parse
+from tandem.spec.substitutes import repaired
 
 R = TypeVar("R", bound=Record)
 
@@ -36,11 +37,14 @@ class Workspace:
     Args:
         environments, experiments: name to declared file; only files of good form.
         faults: every fault of form, over all files.
+        mended: the same twice, with files of bad form in it whose spoilt leaves have two other legal values; none
+            where every file is of good form.
     """
 
     environments: dict[str, Declared] = field(default_factory=dict)
     experiments: dict[str, Declared] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()
+    mended: tuple[Workspace, ...] = ()
 
 
 def load(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> Workspace:
@@ -52,33 +56,56 @@ def load(environments: Path, experiments: Path, names: tuple[str, ...] = ()) -> 
     faults: list[Fault] = []
     if not (_files(environments) or _files(experiments)):
         faults.append(_nothing(environments, experiments))
-    found_environments = {
-        document.file: (document, record) for document, record in _parsed(environments, names, Environment, faults)
-    }
-    hosted = {name for _, record in found_environments.values() for name in record.experiments}
+    good: list[tuple[Document, Environment]] = []
+    mended: list[tuple[Document, tuple[Record, Record]]] = []
+    good += _parsed(environments, names, Environment, faults, mended)
+    hosting = [*(record for _, record in good), *(pair[0] for _, pair in mended)]
+    hosted = {name for record in hosting if isinstance(record, Environment) for name in record.experiments}
     present = {path.stem for path in _files(experiments)}
     wanted = tuple(sorted(hosted & present)) if names else ()
-    found_experiments = list(_parsed(experiments, wanted, Experiment, faults)) if wanted or not names else []
+    found = list(_parsed(experiments, wanted, Experiment, faults, mended)) if wanted or not names else []
     faults += [_misnamed(path) for folder in (environments, experiments) for path in sorted(folder.glob("*.yml"))]
     faults += [
         _dangling(document, index, name, sorted(present))
-        for document, record in found_environments.values()
+        for document, record in good
         for index, name in enumerate(record.experiments)
         if name not in present
     ]
+    workspace = _workspace(good, found)
+    twice = [_workspace([*good, *_of(mended, Environment, which)], [*found, *_of(mended, Experiment, which)])
+             for which in (0, 1)] if mended else []  # fmt: skip
+    return replace(workspace, faults=tuple(faults), mended=tuple(twice))
+
+
+def _workspace(
+    environments: Iterable[tuple[Document, Environment]], experiments: Iterable[tuple[Document, Experiment]]
+) -> Workspace:
+    """Join parsed files under their names."""
     return Workspace(
         environments={
-            record.name: Declared(document=document, environment=record)
-            for document, record in found_environments.values()
+            record.name: Declared(document=document, environment=record) for document, record in environments
         },
-        experiments={
-            record.name: Declared(document=document, experiment=record) for document, record in found_experiments
-        },
-        faults=tuple(faults),
+        experiments={record.name: Declared(document=document, experiment=record) for document, record in experiments},
     )
 
 
-def _parsed(folder: Path, names: tuple[str, ...], record: type[R], faults: list[Fault]) -> Iterator[tuple[Document, R]]:
+def _of(
+    mended: Iterable[tuple[Document, tuple[Record, Record]]], kind: type[R], which: int
+) -> Iterator[tuple[Document, R]]:
+    """Yield the mended records of one kind, with the first or the second legal values."""
+    for document, pair in mended:
+        record = pair[which]
+        if isinstance(record, kind):
+            yield document, record
+
+
+def _parsed(
+    folder: Path,
+    names: tuple[str, ...],
+    record: type[R],
+    faults: list[Fault],
+    mended: list[tuple[Document, tuple[Record, Record]]],
+) -> Iterator[tuple[Document, R]]:
     files = _files(folder)
     if names:
         by_name = {path.stem: path for path in files}
@@ -89,9 +116,16 @@ def _parsed(folder: Path, names: tuple[str, ...], record: type[R], faults: list[
     for path in files:
         try:
             document = read_document(path)
+        except SpecError as error:
+            faults.extend(error.faults)
+            continue
+        try:
             yield document, parse(record, document, name=path.stem)
         except SpecError as error:
             faults.extend(error.faults)
+            pair = repaired(record, document, error.faults, path.stem)
+            if pair is not None:
+                mended.append((document, pair))
 
 
 def _files(folder: Path) -> list[Path]:

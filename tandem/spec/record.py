@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import date
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin
@@ -28,6 +28,9 @@ class Record(BaseModel):
 
 
 R = TypeVar("R", bound=Record)
+
+FILL_IN = "FILL_IN"
+"""A value that `tandem new` leaves to whoever owns the file."""
 
 
 def _whole(value: object) -> object:
@@ -59,10 +62,40 @@ def parse(record: type[R], document: Document, **given: str) -> R:
         entries = [dict(entry) for entry in error.errors(include_url=False)]
         found = [_fault(record, document, entry, given) for entry in entries if not _echo(entry, entries)]
         faults += [replace(fault, change="rename the file") if fault.path in given else fault for fault in found]
-        raise SpecError(faults) from None
+        raise SpecError([*faults, *_unfilled_faults(record, document, faults)]) from None
+    faults += _unfilled_faults(record, document, faults)
     if faults:
         raise SpecError(faults)
     return value
+
+
+def _unfilled_faults(record: type[Record], document: Document, faults: Iterable[Fault]) -> list[Fault]:
+    """Return a fault for each placeholder that the schema itself takes for a text."""
+    told = {fault.path for fault in faults}
+    found = []
+    for location in _find_placeholders(document.data):
+        _, path = _walk(record, location)
+        if path not in told:
+            found.append(_placeholder_fault(field_at(record, location, document.data), document, path))
+    return found
+
+
+def _find_placeholders(value: object, location: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the place of each placeholder."""
+    if value == FILL_IN:
+        yield location
+    elif isinstance(value, dict | list):
+        for step, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _find_placeholders(child, (*location, step))
+
+
+def _placeholder_fault(field: FieldInfo | None, document: Document, path: str) -> Fault:
+    """Return the fault of a placeholder, with what its field takes."""
+    return Fault(
+        file=document.file, path=path, got=FILL_IN,
+        allowed=_of_item(allowed_values(field), path) if field else "your own value",
+        change=_advice(field, "fill it in"), line=document.lines.get(path),
+    )  # fmt: skip
 
 
 def _echo(entry: dict[str, Any], entries: list[dict[str, Any]]) -> bool:
@@ -102,6 +135,8 @@ def _fault(record: type[Record], document: Document, entry: dict[str, Any], give
             file=document.file, path=path, got=_spelt(entry["input"].get("kind")),
             allowed=", ".join(_tagged(schema) or ()), change="write one of them", line=document.lines.get(path),
         )  # fmt: skip
+    if entry["input"] == FILL_IN:
+        return _placeholder_fault(field, document, path)
     return Fault(
         file=document.file, path=path, got=_spelt(entry["input"]), allowed=_constraint(entry, _of_item(allowed, path)),
         change=_advice(field, _verb(entry)), line=line,
@@ -182,6 +217,33 @@ def _walk(record: type[Record], location: tuple[Any, ...]) -> tuple[Any, str]:
             continue
         schema = current.model_fields[step]
     return schema, path
+
+
+def field_at(record: type[Record], steps: Iterable[str | int], data: object) -> FieldInfo | None:
+    """Return the field at a key path of a file; None where the schema has none.
+
+    Args:
+        record: the schema.
+        steps: the key path, keys and indices.
+        data: the file's data, which tells by `kind` which record of several stands where.
+    """
+    location: list[str | int] = []
+    schema: Any = record
+    for step in steps:
+        location.append(step)
+        data = _child_of(data, step)
+        schema, _ = _walk(record, tuple(location))
+        kind = data.get("kind") if isinstance(data, dict) and _tagged(schema) else None
+        if isinstance(kind, str):
+            location.append(kind)
+    return schema if isinstance(schema, FieldInfo) else None
+
+
+def _child_of(data: object, step: str | int) -> object:
+    """Return what a key or an index leads to; None where there is nothing."""
+    if isinstance(data, list) and isinstance(step, int) and step < len(data):
+        return data[step]
+    return data.get(step) if isinstance(data, dict) else None
 
 
 def _record_of(schema: Any) -> type[Record] | None:

@@ -140,3 +140,35 @@ def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
 
     assert post.instance_type == "trn2.48xlarge"
     assert explain_unasked(observe(write_run(tmp_path, records, arms=arms, **named))) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "models"),
+    [
+        (["m"], ["m", "m", "m"]),
+        (["m", "b=other/name"], ["m", "other/name", "m"]),
+        (["a=x", "b=y", "c=z"], ["x", "y", "z"]),
+    ],
+)
+def test_a_model_is_for_all_arms_or_for_one(words, models):
+    arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2", "c=http://h:3"]
+    given = _parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+
+    assert [arm.model for arm in measured(CHOSEN, given).arms] == models
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["m", "d=x"], "names no arm 'd'; allowed: a, b"),
+        (["m", "n"], "two models for all arms"),
+        (["a=m", "a=n"], "two models of 'a'"),
+        (["a=m"], "no --model of 'b'"),
+    ],
+)
+def test_a_model_of_no_arm_or_too_few_is_refused(words, said):
+    arms = ["--baseline", "a=http://h:1", "--variant", "b=http://h:2"]
+    given = _parser().parse_args(["bench", "run", *arms, "--model", *words, "--out", "x"])
+
+    with pytest.raises(BenchError, match=said):
+        measured(CHOSEN, given)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "bench.md").read_text()
 SPEAKING = [
     *(ROOT / "tandem" / "bench").rglob("*.py"), *(ROOT / "tandem" / "publish").rglob("*.py"),
-    ROOT / "tandem" / "aws_fault.py",
+    ROOT / "tandem" / "aws_fault.py", ROOT / "tandem" / "commands" / "bench_resume_flags.py",
 ]  # fmt: skip
 CODE = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in SPEAKING))
 DELAYS = Delays()

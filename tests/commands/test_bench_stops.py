@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import resource
+import shutil
 import signal
 
 import pytest
@@ -107,7 +108,7 @@ def test_an_interrupted_run_ends_with_130_a_summary_and_the_way_on(flags, tmp_pa
     table, said = process.communicate()
 
     assert process.returncode == 130
-    assert f"go on with: the same flags and --resume {out}" in said
+    assert f"go on with: tandem bench run --resume {out}" in said
     assert "Traceback" not in said
     assert json.loads((out / "manifest.json").read_text())["ended"]["reason"] == "interrupted"
     assert len(json.loads((out / "summary.json").read_text())["requests"]) > 0
@@ -191,6 +192,57 @@ def finished(pair, tmp_path_factory):
     flags = pair.flags(folder, {"code": ["a", "b"]})
     assert main([*flags, "--out", str(folder / "out")]) == 0
     return flags, folder / "out"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--seed", "7"), "seed was 0 when this run began and is 7 now"),
+        (("--rate", "2.5"), "concurrency was [2] when this run began and is [] now"),
+        (("--warm-up", "3"), "--warm-up was 0 when this run began and is 3 now"),
+        (("--ask", "logprobs"), "--ask was no extras when this run began and is logprobs now"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_flag_beside_resume_that_contradicts_is_refused(finished, more, said, capsys):
+    _, out = finished
+
+    code = main(["bench", "run", *more, "--resume", str(out)])
+
+    assert (code, said in capsys.readouterr().err) == (2, True)
+
+
+def test_resume_alone_goes_on_from_any_folder(flags, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    killed(flags, out, "--out", str(out))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+
+    code = main(["bench", "run", "--resume", str(out)])
+
+    assert (code, len(records(out))) == (0, PLANNED)
+    assert {record["placement"] for record in records(out)} == {None}
+
+
+def test_a_price_given_later_replaces_the_recorded_one(finished):
+    _, out = finished
+    for price in ("3", "4"):
+        main(["bench", "run", "--price", price, "--resume", str(out)])
+    main(["bench", "run", "--resume", str(out)])
+
+    assert json.loads((out / "manifest.json").read_text())["price_usd_per_hour"] == 4
+
+
+def test_a_run_that_recorded_no_flags_asks_for_them(finished, tmp_path, capsys):
+    flags, out = finished
+    old = tmp_path / "old"
+    shutil.copytree(out, old)
+    manifest = json.loads((old / "manifest.json").read_text())
+    (old / "manifest.json").write_text(json.dumps({**manifest, "flags": {}}))
+
+    assert main(["bench", "run", "--resume", str(old)]) == 2
+    assert "this run recorded no flags" in capsys.readouterr().err
+    assert main([*flags, "--resume", str(old)]) == 0
 
 
 def test_a_run_is_not_resumed_with_another_suite(finished, tmp_path, capsys):

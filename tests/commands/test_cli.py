@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -102,12 +103,6 @@ def test_a_bad_file_gives_no_traceback(specs: Path) -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
-
-
-def test_new_writes_a_pair_that_passes_check(tmp_path: Path) -> None:
-    main(["new", "prod", *folders(tmp_path)])
-
-    assert main(["check", "prod", *folders(tmp_path)]) == 0
 
 
 def test_new_overwrites_nothing(tmp_path: Path) -> None:
@@ -278,3 +273,12 @@ def test_render_refuses_an_illegal_spec_and_writes_nothing(specs: Path, tmp_path
     code = main(["render", "post-us-east-2", "--out", str(tmp_path / "out"), *folders(specs)])
 
     assert (code, (tmp_path / "out").exists()) == (2, False)
+
+
+def test_check_alone_judges_dates_by_the_clock(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = specs / "environments" / "post-us-east-2.yaml"
+    path.write_text(re.sub(r"usd_per_hour_date: \S+", "usd_per_hour_date: 9999-01-01", path.read_text()))
+
+    assert main(["check", "post-us-east-2", *folders(specs)]) == 2
+    assert "9999-01-01, which is to come" in capsys.readouterr().err
+    assert main(["show", "post-us-east-2", *folders(specs)]) == 0

@@ -91,7 +91,21 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={f"{CAPACITY}.block": {**BLOCK, "ends": "2027-06-02T11:31:00Z"}},
         passed={f"{CAPACITY}.block": {**BLOCK, "ends": "2027-06-02T11:30:00Z"}},
     ),
-    "account-real": Example(path="account", found={"environment.account": "111122223333"}),
+    "block-over": Example(
+        path="capacity.block.ends",
+        found={f"{CAPACITY}.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T11:30:00Z"}},
+        passed={f"{CAPACITY}.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T12:01:00Z"}},
+    ),
+    "price-to-come": Example(
+        path="capacity.usd_per_hour_date",
+        found={f"{CAPACITY}.usd_per_hour_date": "2026-11-24"},
+        passed={f"{CAPACITY}.usd_per_hour_date": "2026-11-23"},  # it has begun in Kiribati
+    ),
+    "account-real": Example(
+        path="account",
+        found={"environment.account": "111122223333"},
+        also=("principal-own",),
+    ),
     "budget-holds-run": Example(
         path="guard.budget_usd",
         found={"environment.guard.budget_usd": 286},
@@ -201,6 +215,21 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="cluster.access.viewer[0]",
         found={"environment.cluster.access.viewer": [ADMIN]},
         passed={"environment.cluster.access.viewer": [f"{ADMIN}2"]},
+    ),
+    "example-leftover": Example(
+        path="cluster.access.viewer[0]",
+        found={"environment.cluster.access.viewer": ["arn:aws:iam::111122223333:role/Viewer"]},
+        passed={"environment.cluster.access.viewer": ["arn:aws:iam::210987654321:role/111122223333000"]},
+    ),
+    "principal-own": Example(
+        path="cluster.access.viewer[0]",
+        found={"environment.cluster.access.viewer": ["arn:aws:iam::999999999999:role/Viewer"]},
+        passed={"environment.cluster.access.viewer": ["arn:aws:iam::210987654321:role/Viewer"]},
+    ),
+    "price-own": Example(
+        path="capacity.usd_per_hour_of",
+        found={f"{CAPACITY}.usd_per_hour_of": "trn2.48xlarge spot"},
+        passed={f"{CAPACITY}.usd_per_hour_of": "trn2.48xlarge capacity-block"},
     ),
     "boundary-name": Example(
         path="bootstrap.permissions_boundary",

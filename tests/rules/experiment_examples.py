@@ -240,6 +240,12 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         },
         passed={f"{SERVING}.devices": 4, f"{SERVING}.tensor_parallel_size": 16, f"{SERVING}.cpu": 45},
     ),
+    "cores-bound": Example(
+        path="experiments[0]",
+        found=small(devices=4, tensor_parallel_size=16),
+        passed=small(),
+        also=("device-count",),
+    ),
     "group-published": Example(path="experiments[0]", found=small(device_group=4), passed=small()),
     "group-named": Example(path="experiments[0]", found={f"{SERVING}.device_group": 16}),
     "shm-in-memory": Example(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import re
-from datetime import date
+from datetime import UTC, date, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from tandem.spec.record import parse
 
 SOURCES = {"s": Source(where="made up", date=date(2026, 11, 21))}
 DELETE = object()
+NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 ENVIRONMENT: dict[str, Any] = {
     "account": "210987654321",
@@ -196,7 +197,9 @@ def known() -> Catalogue:
     )  # fmt: skip
 
 
-def judged(changes: dict[str, Any], catalogue: Catalogue | None = None) -> tuple[Fault, ...]:
+def judged(
+    changes: dict[str, Any], catalogue: Catalogue | None = None, now: datetime | None = NOW
+) -> tuple[Fault, ...]:
     """Judge the clean pair after `changes`: dotted path to a value or DELETE, beginning with one of these.
 
     `environment` and `experiment` are the pair; `twin` is a second environment, whose own faults are left out.
@@ -215,7 +218,7 @@ def judged(changes: dict[str, Any], catalogue: Catalogue | None = None) -> tuple
         for kind, document in documents.items()
     }
     pair = Declared(document=experiment, experiment=parse(Experiment, experiment, name=names["experiment"]))
-    faults = judge(Workspace(environments=declared, experiments={"pair": pair}), catalogue or known())
+    faults = judge(Workspace(environments=declared, experiments={"pair": pair}), catalogue or known(), now)
     return tuple(fault for fault in faults if fault.file != "twin.yaml")
 
 

@@ -9,12 +9,13 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from example import native, small
+from environment_examples import ENVIRONMENT_EXAMPLES
+from example import MIRRORS, native, small
 from known import judged, known
 
 from tandem.rules import RULES, judge
 from tandem.rules.doc import page
-from tandem.rules.subjects import trial
+from tandem.rules.subjects import DatedEnvironment, trial
 from tandem.spec.catalogue import catalogue
 from tandem.spec.load import load
 
@@ -189,8 +190,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
     ),
     "a region nobody knows": ({"environment.region": "eu-nowhere-1"}, [("region-offers-type", "region")]),
     "half a large node on a small one": (
-        small(devices=8, device_group=8, tensor_parallel_size=32),
-        [("device-count", "experiments[0]"), ("group-published", "experiments[0]")],
+        small(devices=8, device_group=8, tensor_parallel_size=32, cpu=90, memory_gib=256),
+        [
+            (rule, "experiments[0]")
+            for rule in ("device-count", "cores-bound", "group-published", "cpu-fits", "memory-fits")
+        ],
     ),
     "more tags than a resource takes": (
         {"environment.tags": {f"k{index}": "v" for index in range(41)}},
@@ -224,6 +228,56 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
         },
         [("subnet-once", "network.subnets[2].id")],
     ),
+    "one subnet under two zones": (
+        {
+            "environment.network": {
+                "kind": "existing",
+                "vpc_id": "vpc-01234567",
+                "cidr": "10.0.0.0/16",
+                "subnets": [{"id": "subnet-01234561", "zone": f"use2-az{n}"} for n in (1, 3)],
+            }
+        },
+        [("subnet-once", "network.subnets[1].id")],
+    ),
+    "a range of the endpoint that is no address": (
+        {"environment.cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.300/24"]}},
+        [("range-valid", "cluster.endpoint.cidrs[0]")],
+    ),
+    "a price of storage to come": (
+        {
+            "environment.artifacts": {"usd_per_gb_month": 0.02, "usd_per_gb_month_date": "2031-01-01"},
+        },
+        [("price-to-come", "artifacts.usd_per_gb_month_date")],
+    ),
+    "a mirror in the example's account": (
+        {
+            "environment.registry_mirrors": {
+                **MIRRORS,
+                "public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/x",
+            }
+        },
+        [("example-leftover", "registry_mirrors.public.ecr.aws")],
+    ),
+    "a tag of the example's account": (
+        {"environment.tags": {"owner-111122223333": "me"}},
+        [("example-leftover", "tags.owner-111122223333")],
+    ),
+    "a queue in the example's account": (
+        {
+            "environment.observability.alarm_subscriptions": [
+                {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:123456789012:pager"}
+            ]
+        },
+        [("example-leftover", "observability.alarm_subscriptions[0].endpoint")],
+    ),
+    "the price of a block on a spot node": (
+        {
+            "environment.capacity.kind": "spot",
+            "environment.capacity.reservation_id": None,
+            "twin.capacity.kind": "capacity-block",
+        },
+        [("price-own", "capacity.usd_per_hour")],
+    ),
     "buckets too short for the longest sequence": (
         {"experiment.serving.tuning.token_generation_buckets": [512]},
         [("buckets-complete", "serving.tuning.token_generation_buckets")],
@@ -247,10 +301,15 @@ def test_the_generated_pages_are_checked_from_the_command_line(module: str) -> N
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+def test_without_a_moment_no_date_is_judged() -> None:
+    assert {rule.id for rule in RULES if rule.of is DatedEnvironment} == {"block-over", "price-to-come"}
+    assert [fault.rule for fault in judged(ENVIRONMENT_EXAMPLES["price-to-come"].found, now=None)] == []
+
+
 def test_two_independent_faults_are_both_told() -> None:
     faults = judged({**native(draft="made-up/eagle3-narrow"), "environment.account": "123456789012"})
 
-    assert sorted(fault.rule or "" for fault in faults) == ["account-real", "head-hidden-size"]
+    assert sorted(fault.rule or "" for fault in faults) == ["account-real", "head-hidden-size", "principal-own"]
 
 
 def test_the_committed_page_of_rules_is_current() -> None:
@@ -282,7 +341,9 @@ def test_the_drafts_proposed_are_smaller_than_the_target_and_of_its_tokenizer() 
 
 
 def test_a_count_of_devices_that_no_claim_has_is_told_once() -> None:
-    changes = {"experiment.serving.devices": 3, "experiment.serving.tensor_parallel_size": 8}
+    changes = {
+        "experiment.serving.devices": 3, "experiment.serving.tensor_parallel_size": 8, "experiment.serving.cpu": 40,
+    }  # fmt: skip
 
     faults = [fault for fault in judged(changes) if fault.severity == "refusal"]
 

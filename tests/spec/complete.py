@@ -31,7 +31,8 @@ ENVIRONMENT: dict[str, Any] = {
     "hub": {"endpoint": "https://hub.acme.dev", "token_secret": "tandem/hub"},
     "capacity": {
         "instance_type": "trn2.48xlarge", "kind": "capacity-block", "reservation_id": "cr-0123456789abcdef0",
-        "zone": "use2-az3", "nodes": 1, "usd_per_hour": 35.76, "usd_per_hour_date": "2026-05-31", "efa": False,
+        "zone": "use2-az3", "nodes": 1, "usd_per_hour": 35.76, "usd_per_hour_date": "2026-05-31",
+        "usd_per_hour_of": "trn2.48xlarge capacity-block", "efa": False,
         "block": {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"},
     },
     "registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"},

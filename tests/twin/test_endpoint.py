@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -10,10 +11,12 @@ import sys
 import time
 from pathlib import Path
 
+import boto3
 import pytest
 
 from tandem.twin.aws import endpoint as module
-from tandem.twin.aws.endpoint import PROXIES, Endpoint, listening
+from tandem.twin.aws.__main__ import _parser, _place
+from tandem.twin.aws.endpoint import PROXIES, Endpoint, exports, listening
 from tandem.twin.aws.installation import EndpointError, python
 from tandem.twin.loopback import free_port
 
@@ -186,3 +189,31 @@ def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
 
 def test_a_free_port_is_free():
     assert not listening(free_port())
+
+
+def test_a_key_that_is_no_account_is_of_the_endpoints(endpoint):
+    client = boto3.client(
+        "sts", endpoint_url=endpoint.url, region_name="us-east-2", aws_access_key_id="test",
+        aws_secret_access_key="test",  # noqa: S106 - any will do
+    )  # fmt: skip
+
+    assert client.get_caller_identity()["Account"] == endpoint.account
+
+
+def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):
+    lines = "\n".join(exports(endpoint))
+    program = "import boto3; print(boto3.client('sts').get_caller_identity()['Account'])"
+
+    said = subprocess.run(
+        ["sh", "-c", f"{lines}\nexec {shlex.quote(sys.executable)} -c {shlex.quote(program)}"],
+        env={"PATH": os.environ["PATH"], "AWS_PROFILE": "nobody"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+
+    assert said.stdout.strip() == endpoint.account
+
+
+def test_the_endpoint_of_an_environment_has_its_account_and_region():
+    chosen = _parser().parse_args(["start", "--env", "dev-trn2-3xlarge"])
+
+    assert _place(chosen) == ("111122223333", "ap-southeast-4")
+    assert _place(_parser().parse_args(["start"])) == ("000000000000", "us-east-2")

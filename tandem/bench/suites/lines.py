@@ -9,12 +9,15 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, ParamSpec, TypeVar, get_args
 
 from tandem.bench.suites.fault import Fault, SuiteError
 from tandem.bench.suites.prompt import HINTS, Hint, Prompt
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 KEYS = ("id", "class", "prompt", "messages", "system", "max_tokens", "check")
 MEANT = {"text": "prompt", "question": "prompt", "input": "prompt", "category": "class", "hints": "check"}
@@ -44,12 +47,14 @@ def read_prompts(path: Path) -> tuple[Prompt, ...]:
     lines_of: dict[str, int] = {}
     for number, raw in _lines(path):
         where = f"{path}:{number}"
-        try:
-            prompt = _prompt(_object(raw))
-            _once(prompt.id, lines_of)
-        except _Wrong as wrong:
-            faults.append(Fault(where=where, problem=wrong.problem, allowed=wrong.allowed, change=wrong.change))
-        else:
+        line = LineReader()
+        data = line.take(_object, raw)
+        prompt = line.prompt(data, lines_of) if data is not None else None
+        faults += [
+            Fault(where=where, problem=wrong.problem, allowed=wrong.allowed, change=wrong.change)
+            for wrong in line.wrongs
+        ]
+        if prompt is not None:
             lines_of[prompt.id] = number
             prompts.append(prompt)
     if not faults and not prompts:
@@ -122,28 +127,70 @@ def _each_key_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def _prompt(line: dict[str, Any]) -> Prompt:
-    for key in line:
-        if key not in KEYS:
-            close = MEANT.get(key) or next(iter(difflib.get_close_matches(key, KEYS, n=1)), None)
-            change = f"did you mean {close!r}?" if close else "delete it"
-            raise _Wrong(f"unknown key {key!r}", ", ".join(KEYS), change)
-    identity = _matched(line, "id", ID, "up to 64 letters, digits, '.', '_' and '-', the first a letter or digit")
+class LineReader:
+    """Read one line, and keep everything that is wrong with it."""
+
+    def __init__(self) -> None:
+        self.wrongs: list[_Wrong] = []
+
+    def take(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """Return what `read` returns; None where it found a fault, which is kept."""
+        try:
+            return read(*args, **kwargs)
+        except _Wrong as wrong:
+            self.wrongs.append(wrong)
+            return None
+
+    def prompt(self, line: dict[str, Any], lines_of: dict[str, int]) -> Prompt | None:
+        """Return the prompt of a line; None where something of it is wrong.
+
+        Args:
+            line: its keys and values.
+            lines_of: id to line of the prompts before it.
+        """
+        meant = {self._unknown(key) for key in line if key not in KEYS}
+        identity = class_ = None
+        if "id" not in meant:
+            identity = self.take(
+                _matched, line, "id", ID, "up to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
+            )
+        if identity is not None:
+            self.take(_once, identity, lines_of)
+        if "class" not in meant:
+            class_ = self.take(_class, line)
+        if meant.isdisjoint({"prompt", "messages"}):
+            self.take(_one_question, line)
+        text = self.take(_text, line["prompt"], "prompt") if "prompt" in line else None
+        messages = self.take(_messages, line["messages"]) if "messages" in line else None
+        system, most = self.take(_system, line), self.take(_max_tokens, line)
+        check = self.take(_check, line)
+        if self.wrongs or identity is None or class_ is None or check is None:
+            return None
+        return Prompt(
+            id=identity, class_=class_, prompt=text, messages=messages, system=system, max_tokens=most, check=check
+        )
+
+    def _unknown(self, key: str) -> str | None:
+        """Keep the fault of an unknown key, and return the key that was meant."""
+        close = MEANT.get(key) or next(iter(difflib.get_close_matches(key, KEYS, n=1)), None)
+        change = f"did you mean {close!r}?" if close else "delete it"
+        self.wrongs.append(_Wrong(f"unknown key {key!r}", ", ".join(KEYS), change))
+        return close
+
+
+def _class(line: dict[str, Any]) -> str:
+    """Return the line's class."""
     class_ = _matched(line, "class", CLASS, "up to 32 lower-case letters, digits and '-'")
     if class_ == RESERVED:
         raise _Wrong(f"class {RESERVED!r}", "any other word", "rename it: the summary's row over all classes has it")
+    return class_
+
+
+def _one_question(line: dict[str, Any]) -> None:
+    """See that the line has either a prompt or messages."""
     if ("prompt" in line) == ("messages" in line):
         both = "both 'prompt' and 'messages'" if "prompt" in line else "neither 'prompt' nor 'messages'"
         raise _Wrong(both, "exactly one of them", "delete one" if "prompt" in line else "add 'prompt'")
-    return Prompt(
-        id=identity,
-        class_=class_,
-        prompt=_text(line["prompt"], "prompt") if "prompt" in line else None,
-        messages=_messages(line["messages"]) if "messages" in line else None,
-        system=_system(line),
-        max_tokens=_max_tokens(line),
-        check=_check(line),
-    )
 
 
 def _matched(line: dict[str, Any], key: str, pattern: re.Pattern[str], allowed: str) -> str:

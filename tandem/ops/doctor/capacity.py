@@ -89,6 +89,9 @@ def reservation(subject: Subject, account: Account) -> Iterator[Finding]:
         yield ok(f"{capacity.kind} needs none")
         return
     if capacity.awaits_reservation:
+        if capacity.block is not None and capacity.block.ends <= subject.now:
+            yield fail(f"capacity.block ended at {capacity.block.ends:{MOMENT}}",
+                       "write the block you have now, or null", "capacity.block: null")  # fmt: skip
         yield warn(
             "none is declared: there is no Fleet stack, and nothing can be raised",
             "buy or make one, write its id, deploy Fleet", _look(subject, offers=True),

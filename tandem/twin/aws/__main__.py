@@ -8,7 +8,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tandem.shell_command import quote_command
 from tandem.spec.faults import SpecError
+from tandem.spec.load import load
 from tandem.twin.aws.endpoint import serve
 from tandem.twin.aws.installation import REPOSITORY, EndpointError
 from tandem.twin.aws.rehearse import Request, rehearse
@@ -24,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if chosen.command == "start":
             state = Path(chosen.state_dir) if chosen.state_dir else None
-            return serve(chosen.port, chosen.account, chosen.region, state)
+            account, region = _place(chosen)
+            return serve(chosen.port, account, region, state)
         return _rehearse(chosen)
     except SpecError as refusal:
         print(refusal, file=sys.stderr)
@@ -48,10 +51,30 @@ def _parser() -> argparse.ArgumentParser:
     play.add_argument("--json", action="store_true", help="print one JSON document, progress on stderr")
     start = commands.add_parser("start", help="run the endpoint until interrupted")
     start.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    start.add_argument("--account", default="000000000000", help="the account of the first client")
-    start.add_argument("--region", default="us-east-2")
+    start.add_argument("--env", metavar="NAME", help="take account and region of this environment")
+    start.add_argument("--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR")
+    start.add_argument("--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR")
+    start.add_argument("--account", help="the account of every key that is none itself (default 000000000000)")
+    start.add_argument("--region", help="(default us-east-2)")
     start.add_argument("--state-dir", metavar="DIR", help="keep state across restarts")
     return parser
+
+
+def _place(chosen: argparse.Namespace) -> tuple[str, str]:
+    """Return account and region of the endpoint: as given, else those of the environment.
+
+    Raises:
+        SpecError: the environment is not there or refused.
+    """
+    account, region = "000000000000", "us-east-2"
+    if chosen.env:
+        workspace = load(chosen.environments, chosen.experiments, (chosen.env,))
+        if workspace.faults:
+            raise SpecError(workspace.faults)
+        environment = workspace.environments[chosen.env].environment
+        assert environment is not None, "a file of good form"
+        account, region = environment.account, environment.region
+    return chosen.account or account, chosen.region or region
 
 
 def _rehearse(chosen: argparse.Namespace) -> int:
@@ -60,6 +83,9 @@ def _rehearse(chosen: argparse.Namespace) -> int:
         name=chosen.env, environments=chosen.environments, experiments=chosen.experiments, quick=chosen.quick
     )
     found = rehearse(request, lambda line: print(line, file=progress, flush=True))
+    if not chosen.json:
+        by_hand = quote_command(sys.executable, "-m", "tandem.twin.aws", "start", "--env", chosen.env)
+        print(f"by hand: {by_hand} starts such an endpoint, and prints what to export", flush=True)
     print(json.dumps(document(found), indent=2, default=str) if chosen.json else "\n".join(lines(found)))
     return 0 if found.passed else FAILED
 

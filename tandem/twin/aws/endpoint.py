@@ -20,6 +20,7 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config
 
+from tandem.shell_command import quote_command
 from tandem.twin.aws.fleet import Fleet
 from tandem.twin.aws.installation import ENVIRONMENT, HERE, EndpointError, python
 from tandem.twin.aws.launcher import PREFIX, WORK
@@ -116,6 +117,7 @@ class Endpoint:
             "BIND_HOST": HOST,
             "MINISTACK_HOST": HOST,
             "MINISTACK_REGION": self.region,
+            "MINISTACK_ACCOUNT_ID": self.account,  # of a client whose access key is no account, such as test
             "LAMBDA_EXECUTOR": "local",
             "TMPDIR": str(self._work),
             WORK: str(self._work),
@@ -260,11 +262,20 @@ class Endpoint:
         )
 
 
+def exports(endpoint: Endpoint) -> list[str]:
+    """Return the lines of a shell whose commands speak to the endpoint alone, as somebody of its account."""
+    variables = endpoint.client_environment(pathlib.Path(tempfile.gettempdir()) / f"tandem-cdk-{endpoint.port}")
+    taken = quote_command("unset", "AWS_PROFILE", "AWS_SESSION_TOKEN", *PROXIES)
+    return [taken, *(quote_command("export", f"{name}={value}") for name, value in variables.items() if value)]
+
+
 def serve(port: int, account: str, region: str, state_dir: pathlib.Path | None) -> int:
     """Run an endpoint in the foreground until it is interrupted."""
     with Endpoint(port=port, account=account, region=region, state_dir=state_dir) as endpoint:
         try:
-            print(f"local AWS endpoint of account {account} at {endpoint.url}; stop it with Ctrl-C", flush=True)
+            print(f"local AWS endpoint of account {account} at {endpoint.url}; stop it with Ctrl-C")
+            print("for a shell of yours, so that aws, cdk and tandem speak to it:")
+            print("\n".join(exports(endpoint)), flush=True)
             return endpoint.wait()
         except KeyboardInterrupt:
             return 0

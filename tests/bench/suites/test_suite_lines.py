@@ -249,3 +249,16 @@ def test_a_fault_of_a_suite_is_bad_input(tmp_path: Path) -> None:
 
     assert isinstance(error, BenchError)
     assert error.code == 2
+
+
+def test_every_fault_of_a_line_is_told(tmp_path: Path) -> None:
+    line = {"id": "a b", "class": "Chat", "prompt": "", "max_tokens": 0, "check": ["jsn"], "zzz": 1}
+
+    with pytest.raises(SuiteError) as refused:
+        load(suite_file(tmp_path, line))
+
+    said = [fault.problem for fault in refused.value.faults]
+    assert said == [
+        "unknown key 'zzz'", 'id "a b"', 'class "Chat"', "prompt is empty", "max_tokens 0", 'check "jsn"',
+    ]  # fmt: skip
+    assert len({fault.where for fault in refused.value.faults}) == 1

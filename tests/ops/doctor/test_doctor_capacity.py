@@ -7,6 +7,8 @@ from datetime import date
 import pytest
 from doctor_world import RESERVATION, TYPE, World, block, in_hours
 
+from tandem.spec.environment import Block
+
 
 def spot(world: World, **more: object) -> None:
     world.change(capacity={"kind": "spot", "reservation_id": None, "block": None, **more})
@@ -148,6 +150,13 @@ def test_a_block_that_ends_within_the_longest_run_is_warned_of(world: World) -> 
     world.facts.reservations = [block(endDate=in_hours(3))]
 
     assert any("it ends in 3.0 hours" in line.said for line in world.lines("reservation") if line.level == "warn")
+
+
+def test_a_declared_block_that_is_over_fails_without_reservation(world: World) -> None:
+    over = Block(starts="2026-11-19T11:30:00Z", ends="2026-11-20T11:30:00Z")  # the world asks on the 21st
+    world.change(capacity={"reservation_id": None, "block": over})
+
+    assert world.levels("reservation") == ["fail", "warn"]
 
 
 def test_no_reservation_yet_is_a_warning(world: World) -> None:

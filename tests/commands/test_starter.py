@@ -1,0 +1,127 @@
+"""What `tandem new` writes: legal but for what only its owner knows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tandem.cli import main
+from tandem.commands.inputs import read
+from tandem.commands.selection import Selection
+from tandem.commands.starter import KINDS, NETWORKS, TYPES
+from tandem.spec.catalogue import catalogue
+from tandem.spec.record import FILL_IN
+
+UNSOLD = {("trn2u.48xlarge", "spot")}
+EVERY = [
+    (kind_of, bought, region, vpc)
+    for kind_of, bought, vpc in itertools.product(TYPES, KINDS, NETWORKS)
+    for region in catalogue().offerings.offerings[kind_of]
+    if (kind_of, bought) not in UNSOLD
+]
+WARNED = {"reservation-given", "images-pinned", "image-vulnerable"}
+VALUES = {
+    "account": '"210987654321"', "admin": "[arn:aws:iam::210987654321:role/Admin]", "usd_per_hour": "20",
+    "usd_per_hour_date": "2026-11-20", "vpc_id": "vpc-01234567", "cidr": "10.50.0.0/16",
+}  # fmt: skip
+
+
+def selection(folder: Path) -> Selection:
+    return Selection(environments=folder / "environments", experiments=folder / "experiments")
+
+
+def write(folder: Path, *flags: str) -> int:
+    chosen = selection(folder)
+    where = ["--environments", str(chosen.environments), "--experiments", str(chosen.experiments)]
+    return main(["new", "mine", *flags, *where])
+
+
+def filled(text: str) -> str:
+    """Put a value in the place of each placeholder."""
+    lines = []
+    for number, line in enumerate(text.splitlines()):
+        value = VALUES.get(line.strip().partition(":")[0])
+        own = line.replace("[FILL_IN]", value).replace(FILL_IN, value) if value else line
+        own = own.replace("id: FILL_IN", f"id: subnet-{number:08x}")
+        lines.append(own.replace("endpoint: FILL_IN", "endpoint: a@acme.dev"))
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("kind_of", "bought", "region", "vpc"), EVERY, ids=lambda value: value)
+def test_check_refuses_nothing_new_but_placeholders(
+    tmp_path: Path, kind_of: str, bought: str, region: str, vpc: str
+) -> None:
+    assert write(tmp_path, "--type", kind_of, "--kind", bought, "--region", region, "--vpc", vpc) == 0
+
+    faults = read(selection(tmp_path), now=datetime.now(tz=UTC)).faults
+    refused = [fault for fault in faults if fault.severity == "refusal"]
+
+    text = (tmp_path / "environments" / "mine.yaml").read_text()
+    assert {fault.got for fault in refused} == {FILL_IN}
+    assert len(refused) == sum(line.partition("#")[0].count(FILL_IN) for line in text.splitlines())
+    assert all(fault.line and FILL_IN in text.splitlines()[fault.line - 1] for fault in refused)
+
+
+@pytest.mark.parametrize(("kind_of", "bought", "region", "vpc"), EVERY, ids=lambda value: value)
+def test_filled_in_it_breaks_no_rule(tmp_path: Path, kind_of: str, bought: str, region: str, vpc: str) -> None:
+    write(tmp_path, "--type", kind_of, "--kind", bought, "--region", region, "--vpc", vpc)
+    path = tmp_path / "environments" / "mine.yaml"
+    path.write_text(filled(path.read_text()))
+
+    faults = read(selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)).faults
+
+    assert [str(fault) for fault in faults if fault.severity == "refusal"] == []
+    assert {fault.rule for fault in faults} <= WARNED
+    assert ("reservation-given" in {fault.rule for fault in faults}) == (bought in {"capacity-block", "reservation"})
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--type", "trn2u.48xlarge", "--kind", "spot"), "capacity-block, reservation, on-demand"),
+        (("--type", "trn2.3xlarge", "--region", "us-east-2"), "ap-south-2, ap-southeast-4, sa-east-1"),
+    ],
+)
+def test_what_is_not_sold_is_refused_with_what_is(
+    tmp_path: Path, flags: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert write(tmp_path, *flags) == 2
+    assert f"allowed  {said}" in capsys.readouterr().err
+    assert list(tmp_path.rglob("*.yaml")) == []
+
+
+def test_no_price_is_written(tmp_path: Path) -> None:
+    write(tmp_path)
+
+    assert "usd_per_hour: FILL_IN" in (tmp_path / "environments" / "mine.yaml").read_text()
+
+
+def test_check_tells_each_placeholder_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    chosen = selection(tmp_path)
+    where = ["--environments", str(chosen.environments), "--experiments", str(chosen.experiments)]
+    capsys.readouterr()
+
+    code = main(["check", "mine", *where])
+
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("fill in: ")]
+    assert (code, len(lines)) == (2, 5)
+    assert lines[0].endswith("mine.yaml:4: account: 12 digits in quotes")
+
+
+def test_another_type_than_the_price_is_of_is_noticed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path)
+    path = tmp_path / "environments" / "mine.yaml"
+    path.write_text(filled(path.read_text()).replace("kind: capacity-block", "kind: on-demand"))
+    chosen = selection(tmp_path)
+    where = ["--environments", str(chosen.environments), "--experiments", str(chosen.experiments)]
+    capsys.readouterr()
+
+    main(["check", "--json", "mine", *where])
+
+    rules = {fault["rule"] for fault in json.loads(capsys.readouterr().out)["faults"]}
+    assert "price-own" in rules

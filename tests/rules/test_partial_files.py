@@ -1,0 +1,119 @@
+"""A file of bad form is judged as far as its spoilt leaves do not matter."""
+
+from __future__ import annotations
+
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tandem.rules import judge
+from tandem.spec.catalogue import catalogue
+from tandem.spec.load import load
+
+ROOT = Path(__file__).parent.parent.parent
+ENVIRONMENT, EXPERIMENT = "environments/post-us-east-2.yaml", "experiments/post.yaml"
+NOW = datetime(2026, 11, 22, tzinfo=UTC)
+
+
+@pytest.fixture
+def specs(tmp_path: Path) -> Path:
+    """Copies of one environment and its experiments."""
+    for file in (ENVIRONMENT, EXPERIMENT, "experiments/post-drafts-windows.yaml"):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / file, tmp_path / file)
+    return tmp_path
+
+
+def spoil(specs: Path, file: str, *changes: tuple[str, str]) -> None:
+    text = (specs / file).read_text()
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (specs / file).write_text(text)
+
+
+def told(specs: Path, *, refusals: bool = True) -> set[tuple[str | None, str]]:
+    """Return (rule, path) of what is told."""
+    workspace = load(specs / "environments", specs / "experiments")
+    faults = (*workspace.faults, *judge(workspace, catalogue(), NOW))
+    return {(fault.rule, fault.path) for fault in faults if not refusals or fault.severity == "refusal"}
+
+
+def test_a_count_out_of_range_hides_neither_degree_nor_cpu(specs: Path) -> None:
+    spoil(
+        specs, EXPERIMENT, ("devices: 8", "devices: 20"), ("cpu: 90", "cpu: 192"),
+        ("tensor_parallel_size: 32", "tensor_parallel_size: 24"),
+    )  # fmt: skip
+
+    assert told(specs) == {
+        (None, "serving.devices"),
+        ("degree-divides", "serving.tensor_parallel_size"),
+        ("cpu-fits", "experiments[0]"),
+    }
+
+
+def test_what_depends_on_the_spoilt_leaf_is_not_told(specs: Path) -> None:
+    spoil(specs, EXPERIMENT, ("devices: 8", "devices: eight"), ("cpu: 90", "cpu: 120"))
+
+    assert told(specs) == {(None, "serving.devices")}
+
+
+def test_an_unknown_key_hides_no_rule(specs: Path) -> None:
+    spoil(specs, EXPERIMENT, ("suites:", "nonsense: 1\nsuites:"), ("shm_gib: 16", "shm_gib: 256"))
+
+    assert told(specs) == {(None, "nonsense"), ("shm-in-memory", "serving.shm_gib")}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "path"),
+    [
+        ('account: "111122223333"', "account: 12", "account"),
+        ("region: us-east-2", "region: Ohio", "region"),
+        ("usd_per_hour_date: 2026-05-31", "usd_per_hour_date: May", "capacity.usd_per_hour_date"),
+        ("kind: capacity-block", "kind: block", "capacity.kind"),
+        ("idle_minutes: 30", "idle_minutes: 4", "guard.idle_minutes"),
+        ("  qualifier: tandem", "  qualifier: TANDEM", "bootstrap.qualifier"),
+    ],
+)
+def test_a_spoilt_leaf_of_an_environment_hides_no_rule(specs: Path, old: str, new: str, path: str) -> None:
+    spoil(specs, ENVIRONMENT, (old, new), ('kubernetes: "1.36"', 'kubernetes: "1.20"'))
+
+    found = told(specs)
+
+    assert {(None, path), ("kubernetes-floor", "cluster.kubernetes")} <= found
+    assert not any(rule and at == path for rule, at in found)
+
+
+def test_nothing_told_names_a_value_that_stands_in(specs: Path) -> None:
+    spoil(specs, ENVIRONMENT, ('account: "111122223333"', "account: 12"))
+    spoil(specs, ENVIRONMENT, ("role/Viewer", "role/Viewer, 'arn:aws:iam::999999999999:role/Other'"))
+    workspace = load(specs / "environments", specs / "experiments")
+
+    faults = judge(workspace, catalogue(), NOW)
+
+    assert [str(fault) for fault in faults if "00000000000" in str(fault).replace("cr-00000000000000000", "")] == []
+    assert "example-leftover" in {fault.rule for fault in faults}
+    assert "principal-own" not in {fault.rule for fault in faults}
+
+
+def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs: Path) -> None:
+    spoil(specs, ENVIRONMENT, ('account: "111122223333"', "account: 12"))
+    spoil(specs, EXPERIMENT, ("shm_gib: 16", "shm_gib: 256"))
+    workspace = load(specs / "environments", specs / "experiments", ("post-us-east-2",))
+
+    assert "shm-in-memory" in {fault.rule for fault in judge(workspace, catalogue())}
+
+
+def test_a_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> None:
+    spoil(specs, EXPERIMENT, ("serving:", "serving: 3\nno_serving:"), ("shm_gib: 16", "shm_gib: 256"))
+
+    assert {rule for rule, _ in told(specs)} == {None}
+
+
+def test_no_command_builds_a_mended_file(specs: Path) -> None:
+    spoil(specs, EXPERIMENT, ("devices: 8", "devices: 20"))
+    workspace = load(specs / "environments", specs / "experiments")
+
+    assert set(workspace.experiments) == {"post-drafts-windows"}
