@@ -153,9 +153,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     `goodput` names the limit of each metric that goodput_per_s asks for, in that metric's unit; `rounds` is 0 while
     the clock decides; `control_rounds` are not among them, and `controls` tells their numbers; `mixed` says that a turn
     held all classes; `resumed` has one clock for each --resume; `notes` are sentences that a reader of the figures must
-    know. `simulated` says whether an arm is, and None that an older Tandem did not ask. `flags` holds the options of the
-    command that began it, each with its values. `environment` and `experiment` are the declared ones whose servers were
-    asked, `instance_type` that of the environment's nodes; None where servers were named by address.
+    know. `simulated` says whether an arm is, and None that an older Tandem did not ask. `flags` holds the options of
+    the command that began it, each with its values. `environment` and `experiment` are the declared ones whose servers
+    were asked, `instance_type` that of the environment's nodes; None where servers were named by address.
     """
 
     schema: int = SCHEMA
