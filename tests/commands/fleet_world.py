@@ -16,7 +16,7 @@ import yaml
 from bucket_specs import folders
 
 from tandem.cli import main
-from tandem.ops.guarded import guarded
+from tandem.ops.guarded import guarded, stop_topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.load import load
@@ -112,7 +112,7 @@ class Fleet:
             AccountId=self.environment.account, BudgetName=names.budget(self.environment),
             Notification={"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent,
                           "ThresholdType": "PERCENTAGE", "NotificationState": state},
-            Subscribers=[{"SubscriptionType": "SNS", "Address": "arn:aws:sns:us-east-2:111122223333:stop"}],
+            Subscribers=[{"SubscriptionType": "SNS", "Address": stop_topic_arn(self.environment)}],
         )  # fmt: skip
 
     def forget_alert(self, percent: float) -> None:

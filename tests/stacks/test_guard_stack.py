@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import zipfile
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -217,7 +217,7 @@ class TestRights:
         source = "".join((ROOT / file).read_text() for file in files("reap"))
         made = {
             f"{service}:{''.join(part.capitalize() for part in operation.split('_'))}"
-            for service in [each.name for each in fields(Clients) if each.name != "wall_s"]
+            for service in [each.name for each in fields(Clients) if each.default is MISSING]
             for operation in _called(source, service)
         }
 
@@ -321,7 +321,7 @@ class TestRights:
 
 
 def _called(source: str, service: str) -> set[str]:
-    return set(re.findall(rf"clients\.{service}\.(\w+)\b", source))
+    return set(re.findall(rf"clients\.{service}(?:_once)?\.(\w+)\b", source))
 
 
 class TestOneShot:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,7 +31,7 @@ def sent() -> list[dict[str, Any]]:
             Bucket="tandem-home", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
         )
         clients = Clients(
-            **{service.name: endpoint.client(service.name) for service in fields(Clients) if service.name != "wall_s"}
+            **{service.name: endpoint.client(service.name) for service in fields(Clients) if service.default is MISSING}
         )
         clients.cloudwatch.meta.events.register(
             "provide-client-params.cloudwatch.PutMetricData", lambda params, **_: asked.append(params)

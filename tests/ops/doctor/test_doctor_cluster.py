@@ -86,7 +86,7 @@ def lease(world: World, hours: float) -> None:
     put(world, "lease.json", {"schema": 1, "run": "r-1"})
     put(world, "runs/r-1/lease.json", {
         "schema": 1, "run": "r-1", "who": "somebody", "experiment": None, "node_label": {}, "created": at,
-        "deadline": (NOW + timedelta(hours=hours)).isoformat(), "beats": False, "schedule": "r-1",
+        "deadline": (NOW + timedelta(hours=hours)).isoformat(), "beats": False, "schedule": "stop-r-1",
     })  # fmt: skip
 
 
