@@ -131,6 +131,8 @@ class Race:
             after = (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
             if before and after and (after[0] > before[0] or after[1] != before[1]):
                 self.raised_at, self.wrong_since = self.world.now, None
+                if after[0] <= before[0]:
+                    self.stray_labels_at = self.world.now  # also where nobody has the fleet yet
                 self.check_raised(relabelled=after[0] <= before[0])
             if before and after and after[0] < before[0]:
                 self.check_taken_back()
@@ -143,9 +145,7 @@ class Race:
         why = self.wrong()
         if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
             return
-        if relabelled:
-            self.stray_labels_at = self.world.now
-        elif why.startswith("labels") and self.stray_labels_at == self.world.now:
+        if not relabelled and why.startswith("labels") and self.stray_labels_at == self.world.now:
             return  # a relabel that slept came between this start's look at the labels and its raise
         self.seen["raised in the gap"] += 1
         if self.current and self.current.is_awake(OWN_READS):
