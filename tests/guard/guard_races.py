@@ -65,6 +65,7 @@ class Process:
     calls: int = 0
     slept_at: int = -9  # the number of the call before which it froze last
     slept_for: timedelta = timedelta()
+    described_at: datetime | None = None
     dozed: bool = False  # whether it froze for so short that no clock tells
 
     def is_awake(self, reads: int) -> bool:
@@ -145,7 +146,8 @@ class Race:
         why = self.wrong()
         if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
             return
-        if not relabelled and why.startswith("labels") and self.stray_labels_at == self.world.now:
+        looked = self.current.described_at if self.current else None
+        if not relabelled and why.startswith("labels") and looked and self.stray_labels_at and looked <= self.stray_labels_at:
             return  # a relabel that slept came between this start's look at the labels and its raise
         self.seen["raised in the gap"] += 1
         if self.current and self.current.is_awake(OWN_READS):
@@ -212,6 +214,8 @@ class Race:
         if process is None:
             return
         process.calls += 1
+        if operation == "eks.describe_nodegroup":
+            process.described_at = self.world.now
         if self.chance.random() < process.freezes * (5 if operation in RISKY else 1):
             self.frozen.append(process)
             self.seen["frozen"] += 1
