@@ -43,6 +43,7 @@ from tandem.stop import (
     lease_key,
     look,
     read_lease,
+    read_our_labels,
     read_pointer,
     scale_to_zero,
     tell,
@@ -448,8 +449,8 @@ class _Start:
     def drop_stray_labels(self) -> None:
         """Take off labels that a relabel of another run, which slept until now, set beside this run's."""
         with suppress(*RAISED):  # the reaper sees them too
-            labels = self._describe().get("labels", {})
-            strays = [name for name in labels if name.startswith(LABELS) and name not in self.lease.node_label]
+            labels = read_our_labels(self.clients, self.guarded)
+            strays = [name for name in labels if name not in self.lease.node_label]
             if strays:
                 self.owner.call_if_own(lambda: self.clients.eks_once.update_nodegroup_config(
                     clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group,

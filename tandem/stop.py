@@ -123,6 +123,7 @@ __all__ = [
     "read_capacity_kind",
     "read_fence",
     "read_lease",
+    "read_our_labels",
     "read_pointer",
     "reap",
     "release",
@@ -1048,6 +1049,15 @@ def _end_lease_for_good(clients: Clients, guarded: Guarded, seen: Seen) -> None:
         write_lease(clients, guarded, replace(lease, ending=seen.now))
     if guarded.schedule_group:
         delete_unnamed_schedule(clients, guarded, ended)  # it would end the next run
+
+
+def read_our_labels(clients: Clients, guarded: Guarded) -> dict[str, str]:
+    """Return the labels of the node group that are ours.
+
+    Raises:
+        RAISED: EKS does not answer, or refuses.
+    """
+    return _our_labels(_node_group(clients, guarded).get("labels", {}))
 
 
 def read_capacity_kind(clients: Clients, guarded: Guarded) -> str:

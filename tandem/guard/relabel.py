@@ -24,7 +24,7 @@ from tandem.fence import (
     write_lease,
 )
 from tandem.guard.ownership import LeaseOwner
-from tandem.stop import LABELS, Seen, look
+from tandem.stop import Seen, look, read_our_labels
 
 
 def relabel_nodes(
@@ -54,11 +54,13 @@ def relabel_nodes(
         if written is None:
             raise RefusedError("somebody changed the lease at this moment", where=guarded.environment,
                                change=f"tandem status --env {guarded.environment}")  # fmt: skip
+        # read again behind the lease: another relabel of this run may have come between
+        present = read_our_labels(clients, guarded)
         change: dict[str, Any] = {"addOrUpdateLabels": dict(label)}
-        gone = [name for name in seen.labels if name.startswith(LABELS) and name not in label]
+        gone = [name for name in present if name not in label]
         if gone:
             change["removeLabels"] = gone
-        if seen.labels != label:
+        if present != label:
             LeaseOwner(clients, guarded, pointer, written).call_if_own(
                 lambda: clients.eks_once.update_nodegroup_config(
                     clusterName=guarded.cluster, nodegroupName=guarded.node_group, labels=change

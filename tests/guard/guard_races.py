@@ -132,9 +132,9 @@ class Race:
             after = (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
             if before and after and (after[0] > before[0] or after[1] != before[1]):
                 self.raised_at, self.wrong_since = self.world.now, None
+                self.check_raised(relabelled=after[0] <= before[0])
                 if after[0] <= before[0]:
                     self.stray_labels_at = self.world.now  # also where nobody has the fleet yet
-                self.check_raised(relabelled=after[0] <= before[0])
             if before and after and after[0] < before[0]:
                 self.check_taken_back()
             return answer
@@ -146,9 +146,9 @@ class Race:
         why = self.wrong()
         if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
             return
-        looked = self.current.described_at if self.current else None
-        if not relabelled and why.startswith("labels") and looked and self.stray_labels_at and looked <= self.stray_labels_at:
-            return  # a relabel that slept came between this start's look at the labels and its raise
+        looked, strayed = self.current.described_at if self.current else None, self.stray_labels_at
+        if why.startswith("labels") and looked and strayed and looked <= strayed:
+            return  # a relabel that slept came between this one's look at the labels and its call
         self.seen["raised in the gap"] += 1
         if self.current and self.current.is_awake(OWN_READS):
             self.faults.append(f"raised wide awake: {why}")
