@@ -99,7 +99,7 @@ class Race:
         self.labels: dict[str, dict[str, str]] = {}
         self.raised_at = self.world.now  # when somebody last asked for more nodes, or for other labels
         self.wrong_since: datetime | None = None
-        self.stray_labels_at: datetime | None = None
+        self.labels_changed_at: datetime | None = None
         self.ended: dict[str, datetime] = {}  # runs that ended normally, and when
         self.watch_deletes()
         self.watch_sizes()
@@ -133,8 +133,8 @@ class Race:
             if before and after and (after[0] > before[0] or after[1] != before[1]):
                 self.raised_at, self.wrong_since = self.world.now, None
                 self.check_raised(relabelled=after[0] <= before[0])
-                if after[0] <= before[0]:
-                    self.stray_labels_at = self.world.now  # also where nobody has the fleet yet
+                if after[1] != before[1]:
+                    self.labels_changed_at = self.world.now
             if before and after and after[0] < before[0]:
                 self.check_taken_back()
             return answer
@@ -146,9 +146,9 @@ class Race:
         why = self.wrong()
         if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
             return
-        looked, strayed = self.current.described_at if self.current else None, self.stray_labels_at
+        looked, strayed = self.current.described_at if self.current else None, self.labels_changed_at
         if why.startswith("labels") and looked and strayed and looked <= strayed:
-            return  # a relabel that slept came between this one's look at the labels and its call
+            return  # another that slept set labels between this one's look at them and its call
         self.seen["raised in the gap"] += 1
         if self.current and self.current.is_awake(OWN_READS):
             self.faults.append(f"raised wide awake: {why}")
