@@ -73,7 +73,7 @@ test: setup ## style, types and the tests, but for those of make proof
 
 proof: setup ## long proofs: kills, bad weather, flipped bytes; SEED=N repeats one
 	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -p no:cacheprovider -m 'proof or not proof' proofs
-	$(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests
+	TANDEM_PROOF_SEED=$(SEED) $(BIN)/pytest -n 2 --dist loadgroup --no-loadscope-reorder -m proof tests
 
 lint: setup ## style, format and types
 	$(BIN)/ruff check
