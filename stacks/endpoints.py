@@ -17,8 +17,8 @@ from stacks.vpc import Vpc
 # monitoring is for the bench, whose figures go to CloudWatch; the metrics agent writes all it has to logs.
 SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts")
 KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
-# Where nothing leads out of the VPC: start and stop, run on a machine inside it, read and hold the node group's Auto
-# Scaling group. No node calls it.
+# Where nothing leads out of the VPC: a stop, run on a machine inside it, reads and holds the node group's Auto Scaling
+# group. A start and a normal end also call Scheduler and SNS, which have no endpoint here: run them outside.
 CLOSED_SERVICES = ("autoscaling",)
 SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token
 
