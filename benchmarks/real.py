@@ -44,7 +44,7 @@ SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
 FIGURES = "make real"  # as their marks in the document say
 FACTS = "facts.json"
 PAIRS = ("ngram", "self-draft")
-JUDGED = "structured,open-ended"  # 24 and 16 prompts: enough for an interval; six, as rewriting has, describe
+JUDGED = "structured,open-ended"
 MAX_TOKENS = 96
 HOW = "float32, prefix caching off, greedy, one request at a time, arms interleaved"
 OK, CONTRADICTED, BAD_INPUT, WORLD_FAILED, VOID, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -90,13 +90,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=1, help="A B B A passes over the suite (default 1)")
+    parser.add_argument("--rounds", type=int, default=4, help="A B B A passes over the suite (default 4)")
     parser.add_argument("--suite", type=Path, default=SUITE, help="prompts that a 135M model can follow")
     parser.add_argument(
         "--classes", metavar="NAME,...", help=f"of the suite; all by default, {JUDGED} for the second pair"
     )
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "real", help="where runs are kept")
-    parser.add_argument("--prompts-per-class", type=int, default=24, help="of the suite (default 24, all it has)")
+    parser.add_argument("--prompts-per-class", type=int, default=10, help="of the suite (default 10)")
     parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")
     parser.add_argument("--warm-up", default="auto", metavar="N|auto", help="requests before, or until stable (auto)")
     parser.add_argument(
