@@ -35,7 +35,7 @@ def stated(monkeypatch):
     return found
 
 
-def run(  # noqa: PLR0913, PLR0917 - so many things a run may be of
+def run(
     day, spec=500.0, base=1000.0, prompts=12, requests=(), arms=("base", "spec"), answers=None, rounds=4, **changes
 ):
     """Twelve prompts of `repeat` in four rounds, each arm's time spread over prompts and jittered by a share of 1 %.
@@ -45,7 +45,8 @@ def run(  # noqa: PLR0913, PLR0917 - so many things a run may be of
     rng = np.random.default_rng(day)
     asked = [
         Asked(
-            arm=arm, prompt=f"p{number}", round=round_, e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
+            arm=arm, prompt=f"p{number}", round=round_,
+            e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
             **(answers or {}).get(arm, {}),
         )
         for round_ in range(rounds)
@@ -142,7 +143,7 @@ def test_a_gain_among_the_survivors_of_one_run_is_not_called():
     assert found.speed_up.low > 1.5
     assert found.verdict == "no evidence"
     assert found.why.startswith(
-        "12 of 24 requests of spec in the later run failed, 0 of 12 of base in the later run, so"
+        "12 of 60 requests of spec in the later run failed, 0 of 48 of base in the later run, so"
     )
 
 
@@ -151,7 +152,7 @@ def test_a_gain_among_the_survivors_of_one_run_is_not_called():
 def test_answers_that_the_later_run_breaks_are_not_called_faster(kind, word):
     found = row(run(1), run(2, spec=250.0, answers={"spec": {"content": word}}), kind=kind)
     assert found.verdict == "no evidence"
-    assert "the content check refused 12 of 12 answers of " in found.why
+    assert "the content check refused 48 of 48 answers of " in found.why
 
 
 def test_answers_that_both_runs_break_alike_are_compared():
