@@ -135,7 +135,8 @@ def _weigh_percentile(requests: CellRequests, arm: int, weights: Values) -> Valu
     share = 1 / np.bincount(prompt, minlength=weights.shape[1])
     rising = np.cumsum(weights[:, prompt] * share[prompt], axis=1)
     place = (rising < QUANTILE * rising[:, -1:] - 1e-12).sum(axis=1)
-    return value[np.minimum(place, len(value) - 1)]
+    percentiles: Values = value[np.minimum(place, len(value) - 1)]
+    return percentiles
 
 
 class Weighed(NamedTuple):
