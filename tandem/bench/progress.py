@@ -25,11 +25,18 @@ CLEAR = "\r\x1b[K"
 
 @dataclass
 class WarmUpCount:
-    """What the warm-up of an arm has asked so far."""
+    """What the warm-up of an arm has asked so far; `began_s` is on the monotonic clock."""
 
+    arm: str
     began_s: float
     requests: int = 0
     failed: int = 0
+
+    def __str__(self) -> str:
+        """Describe it as progress shows it."""
+        elapsed = spoken(time.monotonic() - self.began_s)
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        return f"warm-up of {self.arm}: {elapsed} gone, requests done: {self.requests}{failed}"
 
 
 class Progress:
@@ -81,7 +88,7 @@ class Progress:
     def warming(self, arm: str) -> Iterator[None]:
         """Show the warm-up of an arm while it lasts."""
         self.tell(f"warming {arm} up")
-        self._warming[arm] = WarmUpCount(time.monotonic())
+        self._warming[arm] = WarmUpCount(arm, time.monotonic())
         try:
             yield
         finally:
@@ -96,7 +103,7 @@ class Progress:
     def line(self) -> str:
         """Return where the run stands."""
         if self._warming:
-            return "; ".join(_describe_warm_up(arm, count) for arm, count in self._warming.items())
+            return "; ".join(map(str, self._warming.values()))
         of = f"/{self._requests}" if self._requests is not None else ""
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._asked}{of} requests{failed}; {self._now}; {self._left()}"
@@ -132,9 +139,3 @@ class Progress:
     def _clear_line(self) -> None:
         if self._terminal:
             self._out.write_control(CLEAR)
-
-
-def _describe_warm_up(arm: str, count: WarmUpCount) -> str:
-    elapsed = spoken(time.monotonic() - count.began_s)
-    failed = f" ({count.failed} failed)" if count.failed else ""
-    return f"warm-up of {arm}: {elapsed} gone, requests done: {count.requests}{failed}"

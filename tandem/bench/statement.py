@@ -50,18 +50,14 @@ def plan_lines(settings: Settings, plan: Plan, expected_s: float) -> Iterator[st
         )
     yield f"  about {expected_s / 60:.1f} min{_cost(settings, expected_s)} ({rests})"
     yield from (f"  note: {note}" for suite in settings.suites for note in suite.notes)
-    yield from (f"  note: {note}" for note in (*few_rounds(plan), *thin(plan), *pooled(plan)))
+    if plan.rounds is not None and plan.rounds < FEWEST_ROUNDS and len(plan.arms) > 1:
+        yield f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
+    yield from (f"  note: {note}" for note in (*thin(plan), *pooled(plan)))
 
 
 def refined(settings: Settings, expected_s: float) -> str:
     """Return the expected time as it is told after the warm-up."""
     return f"by the warm-up's pace about {expected_s / 60:.1f} min{_cost(settings, expected_s)}"
-
-
-def few_rounds(plan: Plan) -> Iterator[str]:
-    """Yield a sentence where arms are compared in fewer rounds than a verdict needs."""
-    if plan.rounds is not None and plan.rounds < FEWEST_ROUNDS and len(plan.arms) > 1:
-        yield f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
 
 
 def thin(plan: Plan) -> Iterator[str]:
