@@ -7,7 +7,7 @@ unpacks them into a new folder, which `tandem bench report` and `benchmarks/real
 Kept are the folders of `tandem bench run` themselves, packed, with what `make real` knows beside them (facts.json). A
 table of TTFT, E2E and TPOT would be smaller, but it would be a second form of a request, which no verdict could be made
 from and whose figures nobody could derive anew. So texts and token ids stay too: without them the verdict would lose
-what it says of the outputs. Packed, both runs take a fifth of their 1.3 MB.
+what it says of the outputs. Packed, both runs take a fifth of their 1.2 MB.
 
 Invariant: what is unpacked has the bytes that were measured, but for the flags in the manifest. These serve to resume a
 run, which no one can here, and they name files of the machine.
