@@ -39,8 +39,8 @@ PROMPTS, ROUNDS, CONTROL_ROUNDS, CONCURRENCY = 8, 4, 1, 4
 SPREAD = 0.1
 SPEED_UP = 1.5
 REPORTS = 200
-AT_ONCE = 4 * (os.cpu_count() or 1)  # of a report's 15 s a processor works 1.3 s, so they hardly delay each other
-MOST_FALSE, LEAST_FOUND = 0.065, 0.99
+AT_ONCE = 3 * (os.cpu_count() or 1)  # of a report's 15 s a processor works 1.3 s, so they hardly delay each other
+MOST_FALSE, MOST_VOID, LEAST_FOUND = 0.065, 0.01, 0.99
 DECIDED = ("faster", "slower", "mixed")
 SEED = 16
 
@@ -154,8 +154,10 @@ def print_words(verdicts: Sequence[Verdict], seed: str) -> None:
     """Print what the reports said: the proof's figures."""
     headlines = Counter(headline.verdict for verdict in verdicts for headline in verdict.headlines)
     cells = Counter(cell.verdict for verdict in verdicts for cell in verdict.cells)
-    void = Counter(reason for verdict in verdicts for reason in verdict.controls.void)
-    print(f"seed {seed}: headlines {dict(headlines)}; cells {dict(cells)}; void: {dict(void)}")  # noqa: T201
+    failed = Counter(
+        check.name for verdict in verdicts for check in verdict.controls.checks if check.result == "failed"
+    )
+    print(f"seed {seed}: headlines {dict(headlines)}; cells {dict(cells)}; controls failed {dict(failed)}")  # noqa: T201
 
 
 @pytest.mark.proof
@@ -164,7 +166,9 @@ def test_few_reports_of_equal_servers_say_a_difference(proof_seed) -> None:
     verdicts = measure_reports(1.0, proof_seed)
 
     print_words(verdicts, proof_seed)
+    void = sum(bool(verdict.controls.void) for verdict in verdicts)
     false = sum(any(map(is_decided, words_of(verdict))) for verdict in verdicts)
+    assert void <= MOST_VOID * REPORTS  # a void report says nothing false: on a busy machine this proves nothing
     assert false <= MOST_FALSE * REPORTS
 
 
