@@ -129,8 +129,8 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
 	$(BIN)/python benchmarks/coverage.py --write
 
-real: setup ## measure real vLLM servers on this machine; 4 GB of disk, a quarter of an hour; BUSY=1 on a busy one
-	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy)
+real: setup ## measure real vLLM servers on this machine; 4 GB of disk, 40 minutes; BUSY=1 on a busy one; KEEP=1
+	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy) $(if $(KEEP),--keep)
 
 record-real: setup ## record again what real vLLM servers send: tests/bench/streams
 	$(BIN)/python benchmarks/record_streams.py
