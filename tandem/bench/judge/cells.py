@@ -32,7 +32,7 @@ from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.judge.pairs import JUDGED, Grouped, Pairs
 from tandem.bench.judge.power import Asked, detectable, prompts_to_decide, rounds_to_decide, spread
 from tandem.bench.judge.ratio import exp, make_ratio
-from tandem.bench.judge.tails import Limits, TailEstimate, Weighed, estimate_tails, pool_tails, weigh_tails
+from tandem.bench.judge.tails import TailEstimate, TailVerdict, WordLimits, estimate_tails, pool_tails, weigh_tails
 from tandem.bench.judge.worth import worthless
 from tandem.bench.quantiles import Values
 
@@ -219,27 +219,27 @@ def _speak_tails(each: _Measured, adjusted: Iterator[float], margin: float, leve
 def _weigh(
     some: Sequence[_Measured], words: Sequence[Word], spoken: Sequence[Sequence[TailSpeedUp]], margin: float,
     level: float,
-) -> list[Weighed]:  # fmt: skip
+) -> list[TailVerdict]:  # fmt: skip
     """Return the words that are left once means and 90th percentiles were looked at."""
     pooled: dict[tuple[str, Word], tuple[TailEstimate, ...]] = {}
     for variant, word in {(each.variant, word) for each, word in zip(some, words, strict=True) if each.tails}:
         if word in {"faster", "slower"}:
-            alike = [each for each in some if each.variant == variant and each.tails and _goes(each, word)]
+            alike = [
+                each
+                for each in some
+                if each.variant == variant and each.tails and each.found is not None and not each.barred
+                and (each.found.log > 0) == (word == "faster")  # medians that go this way, called or not
+            ]  # fmt: skip
             pooled[variant, word] = pool_tails([each.pairs for each in alike], alike[0].noise, level)
     return [
         weigh_tails(
             word, each.tails, [tail.verdict for tail in tails], pooled.get((each.variant, word), ()),
-            Limits(each.log_floor, margin),
+            WordLimits(each.log_floor, margin),
         )
         if each.tails
-        else Weighed(word, "")
+        else TailVerdict(word, "")
         for each, word, tails in zip(some, words, spoken, strict=True)
     ]  # fmt: skip
-
-
-def _goes(each: _Measured, word: Word) -> bool:
-    """Return whether the median of a cell goes the way of a word, called or not."""
-    return each.found is not None and not each.barred and (each.found.log > 0) == (word == "faster")
 
 
 def _further(some: Sequence[_Measured], words: Sequence[Word], asked: Asked) -> list[tuple[int | None, int | None]]:

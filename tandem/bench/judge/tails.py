@@ -34,7 +34,7 @@ _RESAMPLES = 500
 _NUMBERS = 4_000_000  # of one arm's resampled requests: 32 MB
 
 
-class Limits(NamedTuple):
+class WordLimits(NamedTuple):
     """What is called nothing: logs of the cell's noise floor and of 1 + the margin."""
 
     floor: float
@@ -139,7 +139,7 @@ def _weigh_percentile(requests: CellRequests, arm: int, weights: Values) -> Valu
     return percentiles
 
 
-class Weighed(NamedTuple):
+class TailVerdict(NamedTuple):
     """The word of a cell once its mean and 90th percentile were looked at, and why they changed it; empty else."""
 
     word: Word
@@ -147,8 +147,8 @@ class Weighed(NamedTuple):
 
 
 def weigh_tails(
-    word: Word, tails: Sequence[TailEstimate], words: Sequence[Word], pooled: Sequence[TailEstimate], limits: Limits
-) -> Weighed:
+    word: Word, tails: Sequence[TailEstimate], words: Sequence[Word], pooled: Sequence[TailEstimate], limits: WordLimits
+) -> TailVerdict:
     """Return what is left of the word of a median.
 
     The word falls where the mean or the percentile is shown to go the other way (`mixed`), and where the mean is not
@@ -166,12 +166,12 @@ def weigh_tails(
         other = [tail for tail, own in zip(tails, words, strict=True) if own in {"faster", "slower"}]
         beyond = [tail for tail in other if abs(tail.estimate.log) > limits.margin]
         return (
-            Weighed("mixed", f"the median is the same, and the {describe_tail(beyond[0])}")
+            TailVerdict("mixed", f"the median is the same, and the {describe_tail(beyond[0])}")
             if beyond
-            else Weighed(word, "")
+            else TailVerdict(word, "")
         )
     if word not in {"faster", "slower"}:
-        return Weighed(word, "")
+        return TailVerdict(word, "")
     way = 1.0 if word == "faster" else -1.0
     called_alone = any(tail.statistic == "mean" and own == word for tail, own in zip(tails, words, strict=True))
     everywhere = f"over all classes with a {word} median "
@@ -182,23 +182,19 @@ def weigh_tails(
         if _is_unsure(tail, way, limits.margin)
     ]
     for tail, where in against:
-        if _opposes(tail, way, 0.0 if where else limits.floor):
-            return Weighed("mixed", f"the median is {word}, and {where}the {describe_tail(tail)}")
+        ends, floor = (way * tail.estimate.low, way * tail.estimate.high), 0.0 if where else limits.floor
+        if max(ends) < 0 and way * tail.estimate.log < -floor:
+            return TailVerdict("mixed", f"the median is {word}, and {where}the {describe_tail(tail)}")
     for tail, where in against:
         told = f"the median is {word}, but {where}the {describe_tail(tail)}, which may be the other way"
-        return Weighed("no evidence", told)
-    return Weighed(word, "")
+        return TailVerdict("no evidence", told)
+    return TailVerdict(word, "")
 
 
 def describe_tail(tail: TailEstimate) -> str:
     """Return `mean is 0.86 (0.80 to 0.93) times as fast`."""
     low, value, high = (number(exp(log)) for log in (tail.estimate.low, tail.estimate.log, tail.estimate.high))
     return f"{TAIL_NAMES[tail.statistic]} is {value} ({low} to {high}) times as fast"
-
-
-def _opposes(tail: TailEstimate, way: float, floor: float) -> bool:
-    """Return whether the whole interval lies on the other side, and the estimate beyond the noise floor."""
-    return max(way * tail.estimate.low, way * tail.estimate.high) < 0 and way * tail.estimate.log < -floor
 
 
 def _is_unsure(tail: TailEstimate, way: float, margin: float) -> bool:
