@@ -70,7 +70,9 @@ def test_a_seed_below_zero_is_refused(monkeypatch, capsys) -> None:
 def test_a_row_beyond_its_bounds_misses_the_promise() -> None:
     told = Known(Cell(1.5, 12), 10.0, math.log(1.5))
 
-    assert [Row(told, OURS, covers, 1, 0, 0.2).holds for covers in (0.92, 0.95, 0.98)] == [False, True, False]
+    shares = (0.929, 0.93, 0.95, 0.982, 0.983)
+
+    assert [Row(told, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [False, True, True, True, False]
 
 
 def test_a_stall_delays_the_requests_that_it_meets_and_no_others() -> None:
