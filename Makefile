@@ -55,8 +55,8 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, measure 
 	@rm -rf $(MEASURED) && mkdir -p $(dir $(MEASURED))
 	$(BIN)/tandem twin --experiment post --faster 5 --log $(MEASURED)/truth -- $(BIN)/tandem bench run \
 		--baseline 'qwen-vllm={qwen-vllm}' --variant 'qwen-sd-vllm={qwen-sd-vllm}' --model Qwen/Qwen3-32B \
-		--suite post real --classes repeat,open,repetition,json,open-ended --concurrency 4 --max-tokens 48 \
-		--thinking off --rounds 4 --warm-up 4 --out $(MEASURED)/run > $(MEASURED).txt || test $$? -eq 4
+		--suite post real --classes repeat,open,repetition,json,open-ended --prompts-per-class 12 --concurrency 4 \
+		--max-tokens 48 --thinking off --rounds 4 --warm-up 4 --out $(MEASURED)/run > $(MEASURED).txt || test $$? -eq 4
 	@echo "==> 7/9 each figure beside the twins' own truth, and what a count of chunks makes of it"
 	$(BIN)/tandem bench truth $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
 	@echo "==> 8/9 the dashboards of that run, as CloudWatch would show them"

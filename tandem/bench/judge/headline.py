@@ -48,7 +48,7 @@ BESIDE = "tpot_ms"
 """What is said beside where answers are of other lengths: it does not grow with them."""
 
 _LENGTH = "completion_tokens"
-_WORDS = ("faster", "slower", "same", "mixed", "no evidence")
+_WORDS: tuple[Word, ...] = ("faster", "slower", "same", "mixed", "no evidence")
 _UNRESERVED = ("no evidence", "not comparable", "void")
 _OUTPUTS: Mapping[OutputFinding, str] = {
     "the same": "", "not shown": ", output not shown to be the same", "not the same": " but not the same output",

@@ -28,13 +28,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
+from tandem.bench import schedule
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.quantiles import Values
 
 FEWEST_PROMPTS = 3
 """Fewer have no spread worth the name."""
 
-FEWEST_ROUNDS = 4
+FEWEST_ROUNDS = schedule.FEWEST_ROUNDS
 """Rounds from which on it is estimated what all prompts of one share, and from which on a difference is called."""
 
 FEWEST_STARTS = 6

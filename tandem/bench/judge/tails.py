@@ -135,7 +135,8 @@ def _weigh_percentile(requests: CellRequests, arm: int, weights: Values) -> Valu
     share = 1 / np.bincount(prompt, minlength=weights.shape[1])
     rising = np.cumsum(weights[:, prompt] * share[prompt], axis=1)
     place = (rising < QUANTILE * rising[:, -1:] - 1e-12).sum(axis=1)
-    return value[np.minimum(place, len(value) - 1)]
+    percentiles: Values = value[np.minimum(place, len(value) - 1)]
+    return percentiles
 
 
 class Weighed(NamedTuple):
@@ -157,8 +158,8 @@ def weigh_tails(
     Args:
         word: of the median.
         tails: mean and 90th percentile of the cell. words: what each is called by itself.
-        pooled: the same over all requests of the variant's cells whose medians go this way: it speaks for a cell that
-            has too few requests to show its own.
+        pooled: the same over all requests of the variant's cells whose medians go this way: it speaks for a cell whose
+            mean is not called by itself.
         limits: what is called nothing.
     """
     if word == "same":
@@ -172,16 +173,19 @@ def weigh_tails(
     if word not in {"faster", "slower"}:
         return Weighed(word, "")
     way = 1.0 if word == "faster" else -1.0
-    unsure = [tail for tail in tails if _is_unsure(tail, way, limits.margin)]
-    opposing = [tail for tail in unsure if _opposes(tail, way, limits.floor)]
-    if opposing:
-        return Weighed("mixed", f"the median is {word}, and the {describe_tail(opposing[0])}")
-    together = [tail for tail in pooled if unsure and _opposes(tail, way, 0.0)]
-    if together:
-        told = f"over all classes with a {word} median the {describe_tail(together[0])}"
-        return Weighed("mixed", f"the median is {word}, and {told}")
-    if unsure:
-        told = f"the median is {word}, but the {describe_tail(unsure[0])}, which may be the other way"
+    called_alone = any(tail.statistic == "mean" and own == word for tail, own in zip(tails, words, strict=True))
+    everywhere = f"over all classes with a {word} median "
+    against = [
+        (tail, where)
+        for where, some in (("", tails), (everywhere, () if called_alone else pooled))
+        for tail in some
+        if _is_unsure(tail, way, limits.margin)
+    ]
+    for tail, where in against:
+        if _opposes(tail, way, 0.0 if where else limits.floor):
+            return Weighed("mixed", f"the median is {word}, and {where}the {describe_tail(tail)}")
+    for tail, where in against:
+        told = f"the median is {word}, but {where}the {describe_tail(tail)}, which may be the other way"
         return Weighed("no evidence", told)
     return Weighed(word, "")
 
