@@ -129,7 +129,7 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
 	$(BIN)/python benchmarks/coverage.py --write
 
-worlds: setup ## how often whole reports are wrong in disturbed worlds: the table of docs/measurement.md; SEED=S
+worlds: setup ## count false words of reports in 19 worlds, half an hour: the table of docs/measurement.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, a quarter of an hour; BUSY=1 on a busy one

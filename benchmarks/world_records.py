@@ -28,6 +28,7 @@ from tandem.bench import manifest
 from tandem.bench.judge.form import Load
 from tandem.bench.judge.observations import UNKNOWN, Observations, Prompt
 from tandem.bench.plan import Plan, Shape
+from tandem.bench.run_size import DEFAULT
 from tandem.bench.suites import suite
 
 Values = NDArray[np.float64]
@@ -35,10 +36,7 @@ Codes = NDArray[np.intp]
 
 FIRST_TOKEN_S = 0.5
 TOKEN_S = 0.045
-CONCURRENCY = 4
-PROMPTS_PER_CLASS = 8
-MOST_TOKENS = 512
-CONTROL_ROUNDS = 1
+(CONCURRENCY,) = DEFAULT.concurrency or ()
 ARMS = ("base", "spec")
 
 SHORTEST_ANSWER = 0.3
@@ -84,7 +82,7 @@ class World:
     kind: Literal["benign", "short noise", "beyond a run"]
     true_speed_up: float = 1.0
     prompt_spread: float = 0.0
-    rounds: int = 4
+    rounds: int = DEFAULT.rounds
     restarts: bool = False
     request_noise: float = 0.02
     drift: float = 0.0
@@ -162,17 +160,19 @@ def simulate_run(world: World, seed: int) -> Observations:
 
 @lru_cache(maxsize=2 * ORDERS)
 def plan_requests(rounds: int, seed: int) -> RequestPlan:
-    """Return what a run asks: its first PROMPTS_PER_CLASS prompts of each class of the suite `real`.
+    """Return what a run of the default size asks of the suite `real`.
 
     Args:
         rounds: without the control round.
         seed: of every order. The prompts and the lengths of their answers are always the same.
     """
     real = suite.load("real")
-    shape = Shape(concurrency=(CONCURRENCY,), prompts_per_class=PROMPTS_PER_CLASS, max_tokens=MOST_TOKENS)
+    shape = Shape(
+        concurrency=DEFAULT.concurrency, prompts_per_class=DEFAULT.prompts_per_class, max_tokens=DEFAULT.max_tokens
+    )
     plan = Plan(
         arms=ARMS, blocks=shape.blocks([real]), schedule="interleaved", seed=seed, repeats=1, rounds=rounds,
-        control_rounds=CONTROL_ROUNDS,
+        control_rounds=DEFAULT.control_rounds,
     )  # fmt: skip
     entries = [entry for block in plan.blocks for entry in block.entries]
     shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
@@ -313,7 +313,7 @@ def _build_manifest(plan: Plan, real: suite.Suite, requests: int) -> manifest.Ma
             manifest.SuiteUsed(name=real.name, sha256=real.sha256, prompts=len(real.prompts), classes=real.classes),
         ),
         schedule=plan.schedule, seed=plan.seed, api="chat", concurrency=(CONCURRENCY,), rounds=plan.rounds or 0,
-        control_rounds=plan.control_rounds, prompts_per_class=PROMPTS_PER_CLASS, max_tokens=MOST_TOKENS,
+        control_rounds=plan.control_rounds, prompts_per_class=DEFAULT.prompts_per_class, max_tokens=DEFAULT.max_tokens,
         warm_up={name: manifest.WarmUp(requests=CONCURRENCY, stable=True) for name in ARMS},
         clock=manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
         host=manifest.Host(cpus=1, python="3"), plan=manifest.Plan(requests=requests),
