@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 
-.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage real record-real others clean
+.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds real record-real others clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -128,6 +128,9 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
 	$(BIN)/python benchmarks/coverage.py --write
+
+worlds: setup ## count false words of reports in 19 worlds, half an hour: the table of docs/measurement.md; SEED=S
+	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, 40 minutes; BUSY=1 on a busy one; KEEP=1
 	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy) $(if $(KEEP),--keep)

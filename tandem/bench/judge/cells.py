@@ -106,11 +106,18 @@ def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) 
     void = because.void(controls) or worthless(grouped, baseline, variant)
     tallies = because.tally(grouped, baseline), because.tally(grouped, variant)
     places = np.unique(grouped.cells()).tolist()
-    noise = {metric: _pool_noise(grouped, variant, places, metric) for metric in JUDGED}
+    pairs_of = {
+        (place, metric): grouped.pairs(
+            baseline=baseline, variant=variant, class_=place // len(seen.loads), load=place % len(seen.loads),
+            metric=metric,
+        )
+        for place in places for metric in JUDGED
+    }  # fmt: skip
+    noise = {metric: pool_round_noise(pairs_of[place, metric].by_round for place in places) for metric in JUDGED}
     for cell in places:
         class_, load = divmod(cell, len(seen.loads))
         for metric in JUDGED:
-            pairs = grouped.pairs(baseline=baseline, variant=variant, class_=class_, load=load, metric=metric)
+            pairs = pairs_of[cell, metric]
             found = estimate(
                 pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise[metric], level=level
             )
@@ -126,18 +133,6 @@ def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) 
                 if found is not None and metric == TAILED else (),
                 absent="" if found else because.absent(*tallies, cell, metric, len(pairs.logs)),
             )  # fmt: skip
-
-
-def _pool_noise(grouped: Grouped, variant: str, places: Sequence[int], metric: str) -> RoundNoise:
-    """Return what the rounds of a variant share by a metric, over all classes and loads."""
-    seen = grouped.seen
-    return pool_round_noise(
-        grouped.pairs(
-            baseline=seen.baseline, variant=variant, class_=place // len(seen.loads), load=place % len(seen.loads),
-            metric=metric,
-        ).by_round
-        for place in places
-    )  # fmt: skip
 
 
 def _starts(grouped: Grouped, arm: str) -> list[int | None]:
