@@ -124,6 +124,18 @@ def test_the_posts_runtime_gets_its_variables() -> None:
     }
 
 
+def test_the_native_runtime_gets_its_variables() -> None:
+    assert named("llama-eagle3", "llama-eagle3").environment == {
+        "VLLM_NEURON_BACKEND": "neuron_native",
+        "VLLM_NEURON_DISABLE_WARMUP_COMPILE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "NEURON_SKIP_EFA_AFFINITY": "1",
+        "NEURON_LOGICAL_NC_CONFIG": "2",
+        "VLLM_CACHE_ROOT": "/artifact/current",
+    }
+
+
 def test_the_native_runtime_fails_rather_than_compiles() -> None:
     assert named("llama-eagle3", "llama-eagle3").environment["VLLM_NEURON_DISABLE_WARMUP_COMPILE"] == "1"
 
