@@ -116,6 +116,7 @@ def native(**changes: Any) -> Changes:
     variant = {"name": "fast", "mode": "eagle3", "draft": "made-up/eagle3", "num_speculative_tokens": 3, **changes}
     return {
         "experiment.runtime": "native", "experiment.target": LLAMA, f"{SERVING}.tensor_parallel_size": 32,
+        f"{SERVING}.max_num_seqs": 2,
         VARIANT: {key: value for key, value in variant.items() if value is not DELETE},
     }  # fmt: skip
 

@@ -62,7 +62,10 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
     ),
     "mode-unproven": Example(
         path="variants[1].mode",
-        found={"experiment.runtime": "native", f"{VARIANT}.mode": "eagle3", f"{VARIANT}.draft": "made-up/eagle3-qwen"},
+        found={
+            "experiment.runtime": "native", f"{VARIANT}.mode": "eagle3", f"{VARIANT}.draft": "made-up/eagle3-qwen",
+            f"{SERVING}.max_num_seqs": 2,
+        },
         passed=native(),
     ),
     "mode-unproven-accepted": Example(
@@ -86,7 +89,7 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         found={f"{VARIANT}.num_speculative_tokens": 11},
         passed={"experiment.sweep": SWEEP},
     ),
-    "fused-batch": Example(
+    "batch-shown": Example(
         path="serving.max_num_seqs", found={f"{SERVING}.max_num_seqs": 8}, passed={f"{SERVING}.max_num_seqs": 4}
     ),
     "baseline": Example(
@@ -143,8 +146,8 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
     ),
     "buckets-complete": Example(
         path="serving.tuning.num_seqs_buckets",
-        found={**native(), f"{TUNING}.num_seqs_buckets": [1, 2]},
-        passed={**native(), f"{TUNING}.num_seqs_buckets": [1, 2, 4]},
+        found={**native(), f"{TUNING}.num_seqs_buckets": [1]},
+        passed={**native(), f"{TUNING}.num_seqs_buckets": [1, 2]},
     ),
     "kernels-short": Example(
         path="serving.tuning.mlp_kernel_enabled",

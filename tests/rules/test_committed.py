@@ -24,7 +24,7 @@ EXPECTED = {
     "experiments/llama-eagle3.yaml": {"model-gated", "cores-idle"},
     "experiments/post-drafts-windows.yaml": {"image-vulnerable"},
     "experiments/post.yaml": {"image-vulnerable"},
-    "experiments/qwen3-native.yaml": {"mode-unproven-accepted", "cores-idle"},
+    "experiments/qwen3-native.yaml": {"batch-shown", "mode-unproven-accepted", "cores-idle"},
 }  # fmt: skip
 COMMITTED = load(ROOT / "environments", ROOT / "experiments")
 FAULTS = judge(COMMITTED, catalogue())
