@@ -1,4 +1,4 @@
-"""Which Kubernetes minors, node images and drivers fit."""
+"""Which Kubernetes minors, node images and drivers fit, and what pods may do."""
 
 from __future__ import annotations
 
@@ -103,6 +103,16 @@ def _driver(hosting: Hosting) -> Iterable[Finding]:
     )  # fmt: skip
 
 
+def _privileged(stamp: Stamp) -> Iterable[Finding]:
+    if stamp.environment.serving.capabilities == "neuron":
+        yield Finding(
+            path="serving.capabilities",
+            got="neuron: SYS_ADMIN and IPC_LOCK in namespaces of pod security `privileged`, which refuses no pod",
+            allowed="none or runtime-default, until a node has shown that a server needs more",
+            change="write none; after a failure for want of a capability runtime-default, and neuron last",
+        )  # fmt: skip
+
+
 _SUPPORT = "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"
 _DATA = "tandem/spec/data/platform/kubernetes.yaml"
 
@@ -132,5 +142,11 @@ RULES: tuple[Rule[Any], ...] = (
         id="driver-minimum", of=Hosting, severity="refusal", find=_driver,
         sentence="the node image's Neuron driver is at least the runtime's minimum",
         source="aws-neuron/aws-neuron-sdk release-notes/components/runtime.rst", date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="capabilities-few", of=Stamp, severity="warning", find=_privileged,
+        sentence="no namespace is of pod security `privileged`",
+        source="kubernetes.io/docs/concepts/security/pod-security-standards, Baseline, Capabilities",
+        date=date(2026, 11, 22),
     ),
 )  # fmt: skip

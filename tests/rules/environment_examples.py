@@ -147,6 +147,10 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         also=("node-image-pinned", "addons-pinned"),
     ),
     "images-pinned": Example(path="experiments", vary=no_digests),
+    "capabilities-few": Example(
+        path="serving.capabilities", found={"environment.serving": {"capabilities": "neuron"}},
+        passed={"environment.serving": {"capabilities": "runtime-default"}},
+    ),
     "mirrors-complete": Example(
         path="registry_mirrors",
         found={"environment.registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}},
