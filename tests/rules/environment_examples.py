@@ -61,7 +61,7 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "capacity-kind": Example(
         path="capacity.kind",
         found={**small(), f"{CAPACITY}.kind": "reservation", f"{CAPACITY}.reservation_id": "cr-0123456789abcdef0"},
-        passed=small(),
+        passed=small(), also=("compile-memory",),
     ),
     "reservation-given": Example(
         path="capacity.reservation_id", found={f"{CAPACITY}.reservation_id": PLACEHOLDER_RESERVATION_ID}

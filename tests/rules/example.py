@@ -126,7 +126,7 @@ def small(**changes: Any) -> Changes:
     serving = {"tensor_parallel_size": 4, "devices": 1, "device_group": None, "cpu": 10, "memory_gib": 96, **changes}
     return {
         f"{CAPACITY}.instance_type": "trn2.3xlarge", f"{CAPACITY}.kind": "spot", f"{CAPACITY}.reservation_id": None,
-        **{f"{SERVING}.{key}": value for key, value in serving.items()},
+        **{f"{SERVING}.{key}": value for key, value in serving.items()}, "experiment.compile": DELETE,
     }  # fmt: skip
 
 

@@ -65,6 +65,7 @@ EXPERIMENT: dict[str, Any] = {
         "tensor_parallel_size": 32, "logical_neuron_core": 2, "devices": 8, "device_group": 8, "max_num_seqs": 4,
         "max_model_len": 1024, "async_mode": False, "cpu": 90, "memory_gib": 256, "shm_gib": 16,
     },
+    "compile": {"memory_gib": 700},
     "variants": [
         {"name": "plain", "mode": "none"},
         {"name": "fast", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": 7},
