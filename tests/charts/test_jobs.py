@@ -77,6 +77,13 @@ def test_a_job_ends_is_kept_for_a_week_and_holds_its_pod_alone(body: Object) -> 
 
 
 @each_job
+def test_ten_jobs_of_each_end_are_kept(body: Object) -> None:
+    limits = {key: value for key, value in body["spec"].items() if key.endswith("JobsHistoryLimit")}
+
+    assert limits == {"successfulJobsHistoryLimit": 10, "failedJobsHistoryLimit": 10}
+
+
+@each_job
 def test_a_run_is_told_from_every_other_by_its_jobs_uid(body: Object) -> None:
     spec = job(body)["template"]["spec"]
     read = {
