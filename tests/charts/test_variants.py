@@ -46,6 +46,8 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
 
     admission_without_speculation(left["spec"]["initContainers"][0], variant)
     assert left["metadata"]["labels"].pop("app.kubernetes.io/name") == variant.name
+    (apart,) = left["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"]["matchLabels"].pop("app.kubernetes.io/name") == variant.name
     assert left["spec"]["nodeSelector"].pop(names.raise_label(variant)) == experiment.name
     key = artifact_key(experiment, variant, CATALOGUE)
     text = json.dumps(left)
