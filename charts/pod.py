@@ -85,7 +85,7 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
                 SHM_MOUNT,
             ],
         }],
-        "volumes": _volumes(experiment, key, local_gib),
+        "volumes": _volumes(environment, experiment, key, local_gib),
     }  # fmt: skip
 
 
@@ -142,8 +142,11 @@ def _admit(
     return container(environment, step)
 
 
-def _volumes(experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
-    claims = {"models": names.models_volume(experiment), "stored": names.artifact_volume(experiment, key)}
+def _volumes(environment: Environment, experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
+    claims = {
+        "models": names.models_volume(environment, experiment),
+        "stored": names.artifact_volume(environment, experiment, key),
+    }
     return [
         *(
             {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}

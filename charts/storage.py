@@ -35,8 +35,8 @@ class StorageChart(cdk8s.Chart):
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         keys = [artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
         prefixes = {
-            names.models_volume(experiment): "models/",
-            **{names.artifact_volume(experiment, key): f"{key.prefix}/" for key in keys},
+            names.models_volume(environment, experiment): "models/",
+            **{names.artifact_volume(environment, experiment, key): f"{key.prefix}/" for key in keys},
         }
         for name, prefix in prefixes.items():
             manifest(self, _volume(name, prefix, environment, experiment))

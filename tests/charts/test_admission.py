@@ -122,7 +122,7 @@ def test_the_stored_artifact_is_the_one_of_the_servers_key(environment: str, exp
         if "persistentVolumeClaim" in volume
     }
 
-    assert claims["stored"] == {"claimName": names.artifact_volume(spec, key), "readOnly": True}
+    assert claims["stored"] == {"claimName": names.artifact_volume(ENVIRONMENTS[environment], spec, key), "readOnly": True}
 
 
 @each_server
