@@ -52,7 +52,6 @@ def _volume(name: str, prefix: str, environment: Environment, experiment: Experi
             "capacity": {"storage": CAPACITY},
             "accessModes": ["ReadOnlyMany"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",  # static: no class may ever provision for it
             "claimRef": {"namespace": names.namespace(experiment), "name": name},
             # allow-other: files are the Mountpoint pod's own, 0644 and 0755, and who reads them are two other users,
             # the runtime as root and the tools; without it the driver lets root in alone (its pkg/driver/node)
@@ -82,7 +81,7 @@ def _claim(name: str, experiment: Experiment) -> dict[str, Any]:
         },
         "spec": {
             "accessModes": ["ReadOnlyMany"],
-            "storageClassName": "",
+            "storageClassName": "",  # static: left out, it would be the cluster's default class
             "volumeName": name,
             "resources": {"requests": {"storage": CAPACITY}},
         },

@@ -81,8 +81,9 @@ def holder() -> list[Spec]:
     The uid, because a Job of the same name can be made again once the first is gone.
     """
     labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
+    # apiVersion is what the API server would fill in, and a fieldRef has one owner as a whole
     read = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{label}']"}}}
         for name, label in labels.items()
     ]
     return [*read, variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]

@@ -89,7 +89,7 @@ def test_a_run_is_told_from_every_other_by_its_jobs_uid(body: Object) -> None:
     read = {
         (each["name"], each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"])
         for container in (*spec.get("initContainers", []), *spec["containers"])
-        for each in container["env"]
+        for each in container.get("env", ())
         if each["name"] in {"TANDEM_HOLDER", "JOB_NAME", "JOB_UID"}
     }
 
@@ -105,7 +105,7 @@ def test_a_variable_stands_behind_those_it_is_made_of(body: Object) -> None:
     """Kubernetes expands $(NAME) from variables that stand before it."""
     spec = job(body)["template"]["spec"]
     orders = [
-        [each["name"] for each in container["env"] if each["name"] in {"JOB_NAME", "JOB_UID", "TANDEM_HOLDER"}]
+        [each["name"] for each in container.get("env", ()) if each["name"] in {"JOB_NAME", "JOB_UID", "TANDEM_HOLDER"}]
         for container in (*spec.get("initContainers", []), *spec["containers"])
     ]
 
