@@ -200,6 +200,11 @@ def _volume(environment: Environment, experiment: Experiment, content: str) -> s
     return "-".join([experiment.name, content, *bucket_digest])
 
 
+def key_map(key: ArtifactKey) -> str:
+    """Return the name of the ConfigMap that holds every field of an artifact's key, once for all pods that carry it."""
+    return f"key-{key.digest}"
+
+
 def raise_label(variant: Variant) -> str:
     """Return the node label that admits one variant; its value is the experiment's name.
 

@@ -8,7 +8,7 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, stages, templates
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, key_reference, stages, templates
 from chart_cases import variant as find
 
 from charts import serve, workloads
@@ -57,17 +57,15 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
 
 
 def admission_without_speculation(admit: dict[str, Any], variant: Variant) -> None:
-    """Take out of the admission the fields of the key that speculation is, and the draft's model."""
+    """Take the draft's model out of the admission; the key's name stands for its fields."""
     variables = {each["name"]: each for each in admit["env"]}
-    fields, commands = (json.loads(variables[name]["value"]) for name in ("TANDEM_ARTIFACT_KEY", "TANDEM_STAGE_JOBS"))
-    for field in ("mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size", "neuron_config"):
-        del fields[field]
+    commands = json.loads(variables["TANDEM_STAGE_JOBS"]["value"])
     if variant.draft:
         draft = CATALOGUE.models[variant.draft].pinned()
         del commands[draft]
         at = admit["args"].index(draft)
         del admit["args"][at - 1 : at + 1]
-    variables["TANDEM_ARTIFACT_KEY"]["value"], variables["TANDEM_STAGE_JOBS"]["value"] = fields, commands
+    variables["TANDEM_STAGE_JOBS"]["value"] = commands
 
 
 def paths(value: Any, at: str = "") -> dict[str, Any]:
@@ -110,6 +108,20 @@ def test_the_declared_differences_are_all_there(environment: str, experiment: st
     assert key.digest not in json.dumps(found[second])
 
 
+@pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
+def test_the_keys_of_two_arms_differ_only_in_speculation(
+    environment: str, experiment: str, first: str, second: str
+) -> None:
+    found = templates(stages(environment, experiment)["serve"])
+    one, other = (
+        carried_key(environment, experiment, found[name]["spec"]["initContainers"][0]) for name in (first, second)
+    )
+
+    assert {field for field in one if one[field] != other[field]} <= {
+        "mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size", "neuron_config",
+    }  # fmt: skip
+
+
 def memory(template: Template) -> None:
     template["containers"][0]["resources"]["requests"]["memory"] = "512Gi"
 
@@ -150,8 +162,7 @@ def admitted(template: Template) -> None:
 
 
 def other_key(template: Template) -> None:
-    (carried,) = (each for each in template["initContainers"][0]["env"] if each["name"] == "TANDEM_ARTIFACT_KEY")
-    carried["value"] = json.dumps(json.loads(carried["value"]) | {"max_model_len": 2048})
+    key_reference(template["initContainers"][0])["name"] = "key-0123456789ab"
 
 
 @pytest.mark.parametrize("favour", [memory, sampling, variable, length, image, claim, tuning, admitted, other_key])
