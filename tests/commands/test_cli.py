@@ -234,6 +234,19 @@ def test_render_says_what_it_wrote_and_what_it_removed(
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]] == ["wrote", "removed"]
 
 
+def test_check_names_the_pins_that_move_together_and_their_files(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", "dev-trn2-3xlarge", *folders(specs)])
+
+    lines = capsys.readouterr().out.splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("pins that move together, 6 add-ons"))
+    assert lines[begin + 1 : begin + 3] == [
+        "  Kubernetes 1.36",
+        "    environments/dev-trn2-3xlarge.yaml: cluster.kubernetes",
+    ]
+
+
 def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(
     specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

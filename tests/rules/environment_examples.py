@@ -14,6 +14,7 @@ from example import (
     VARIANT,
     Changes,
     Example,
+    kubectl,
     native,
     no_digests,
     offered,
@@ -147,6 +148,11 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         also=("node-image-pinned", "addons-pinned"),
     ),
     "images-pinned": Example(path="experiments", vary=no_digests),
+    "kubectl-skew": Example(
+        path="cluster.kubernetes",
+        found={"environment.delivery": {"kind": "cdk"}}, vary=kubectl("1.34"),
+        passed={"environment.delivery": {"kind": "cdk"}}, vary_passed=kubectl("1.35"),
+    ),
     "capabilities-few": Example(
         path="serving.capabilities", found={"environment.serving": {"capabilities": "neuron"}},
         passed={"environment.serving": {"capabilities": "runtime-default"}},

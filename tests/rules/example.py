@@ -83,6 +83,13 @@ def offered(kind: str, zone: str) -> Vary:
     return vary
 
 
+def kubectl(minor: str) -> Vary:
+    """Return another kubectl for the CDK to deliver with."""
+    return lambda catalogue: with_fields(
+        catalogue, kubernetes=catalogue.kubernetes.model_copy(update={"kubectl": fig(minor)})
+    )
+
+
 def disk(gigabytes: int) -> Vary:
     """Return a small instance with so much local disk."""
 

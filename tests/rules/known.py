@@ -187,7 +187,7 @@ def known() -> Catalogue:
             zones={"us-east-2": fig(zones), "us-west-2": fig(("usw2-az1", "usw2-az2"))}, sources=SOURCES,
         ),
         kubernetes=Kubernetes(
-            floor=fig("1.35"), default=fig("1.36"), sources=SOURCES,
+            floor=fig("1.35"), default=fig("1.36"), kubectl=fig("1.36"), sources=SOURCES,
             minors={
                 "1.34": _minor(), "1.35": _minor(ends=date(2027, 3, 27)), "1.36": _minor(),
                 "1.37": _minor(driver="2.25.4.0", release=None, cni=None),
