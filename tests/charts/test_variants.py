@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -120,6 +121,29 @@ def test_the_keys_of_two_arms_differ_only_in_speculation(
     assert {field for field in one if one[field] != other[field]} <= {
         "mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size", "neuron_config",
     }  # fmt: skip
+
+
+def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
+    environment, old = ENVIRONMENTS["native-us-east-2"], EXPERIMENTS["llama-eagle3"]
+    native = CATALOGUE.runtimes["native"]
+    image = native.image.model_copy(update={"tag": "next"})
+    newer = native.model_copy(update={"name": "native-next", "image": image})
+    both = replace(CATALOGUE, runtimes={**CATALOGUE.runtimes, "native-next": newer})
+    new = old.model_copy(update={"name": "llama-next", "runtime": "native-next"})
+
+    mine, theirs = (
+        {
+            (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
+            for bodies in workloads(environment, experiment, both).values()
+            for body in bodies
+        }
+        for experiment in (old, new)
+    )
+    digests = [
+        {artifact_key(experiment, variant, both).digest for variant in experiment.variants} for experiment in (old, new)
+    ]
+
+    assert (mine & theirs, digests[0] & digests[1]) == (set(), set())
 
 
 def memory(template: Template) -> None:
