@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 
-.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds real record-real others clean
+.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds upgrade-diff real record-real others clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -125,6 +125,9 @@ llmperf: setup ## run the real llmperf against the twin; SOURCE=DIR is its check
 bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf; SOURCE=DIR: and llmperf
 	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
 	$(BIN)/python benchmarks/records.py
+
+upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/upgrade.md
+	$(BIN)/python benchmarks/upgrade_diff.py --write
 
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
 	$(BIN)/python benchmarks/coverage.py --write

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any, Self
 
 from stacks.policy import allow
+from tandem.spec.images import PRIVATE_ECR
 
-_PRIVATE = re.compile(
-    r"(?P<host>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)/(?P<name>[^:@]+)"
-)
+# the last two: a pull-through cache fetches on the first pull, in the name of who pulls (ECR user guide,
+# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions)
+PULL = (
+    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer",
+    "ecr:BatchImportUpstreamImage", "ecr:CreateRepository",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +28,7 @@ class PrivateRepository:
     @classmethod
     def of(cls, reference: str) -> Self | None:
         """Return the repository of `[oci://]host/name[:tag][@digest]`, or None where it is not in private ECR."""
-        found = _PRIVATE.match(reference.removeprefix("oci://"))
+        found = PRIVATE_ECR.match(reference.removeprefix("oci://"))
         return cls(**found.groupdict()) if found else None
 
     def arn(self, partition: str) -> str:

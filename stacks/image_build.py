@@ -21,7 +21,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.ecr import PrivateRepository, login
+from stacks.ecr import PULL, PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
@@ -37,12 +37,6 @@ BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the function that wait
 _PUSH = (
     "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
     "ecr:PutImage", "ecr:UploadLayerPart",
-)  # fmt: skip
-# the last two: a pull-through cache fetches on the first pull, in the name of who pulls (ECR user guide,
-# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions)
-_PULL = (
-    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer",
-    "ecr:BatchImportUpstreamImage", "ecr:CreateRepository",
 )  # fmt: skip
 
 
@@ -107,7 +101,7 @@ class ImageBuild(Construct):
             allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
             login(),
             allow(_PUSH, [repository_arn]),
-            *([allow(_PULL, [mirror.arn(place.partition)])] if mirror else []),
+            *([allow(PULL, [mirror.arn(place.partition)])] if mirror else []),
         ]
         trust = allow(
             ["sts:AssumeRole"], service="codebuild.amazonaws.com",

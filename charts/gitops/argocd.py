@@ -31,6 +31,7 @@ AUTOMATED = {"prune": True, "selfHeal": True}
 # what the charts render, and nothing else may enter the cluster by this project
 CLUSTER_KINDS = [("", "Namespace"), ("", "PersistentVolume")]
 NAMESPACED_KINDS = [
+    ("", "ConfigMap"),
     ("", "PersistentVolumeClaim"),
     ("", "ResourceQuota"),
     ("", "Service"),

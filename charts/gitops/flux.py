@@ -15,11 +15,12 @@ from typing import Any
 import cdk8s
 from constructs import Construct
 
-from charts.driver import RELEASE, RELEASE_NAMESPACE, Driver
+from charts.driver import RELEASE, RELEASE_NAMESPACE, SCHEME, Driver
 from charts.manifest import labels, manifest
 from charts.workloads import stages_of
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
+from tandem.spec.images import PRIVATE_ECR
 
 KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
 SOURCE_API = "source.toolkit.fluxcd.io/v1"
@@ -100,8 +101,12 @@ def _kustomization(source: str, path: str, *, after: str | None, wait_for_health
 
 def _chart(driver: Driver) -> Body:
     pinned = {"digest": driver.digest} if driver.digest else {}
+    # source-controller then logs in with its own credentials, those of its Pod Identity (source-controller
+    # docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them)
+    private = PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME))
     return {
         "interval": "1h",
+        **({"provider": "aws"} if private else {}),
         "url": driver.repository,
         "ref": {"tag": driver.version, **pinned},
         "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},

@@ -309,10 +309,14 @@ class Guard(Record):
 
 
 class Serving(Record):
-    """Who may talk to the servers."""
+    """Who may talk to the servers, and what their containers may do."""
 
     allowed_namespaces: tuple[Label, ...] = Field(
         default=(), description="namespaces admitted to port 8000, besides the bench and the metrics agent"
+    )
+    capabilities: Literal["none", "runtime-default", "neuron"] = Field(
+        default="none",
+        description="Linux capabilities of servers and compilers; neuron adds SYS_ADMIN and IPC_LOCK to the default",
     )
 
 

@@ -6,6 +6,7 @@ repository, tag, digest and the artifact key stay what the publisher made them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
+PRIVATE_ECR = re.compile(
+    r"(?P<host>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)/(?P<name>[^:@]+)"
+)
 OWN_IMAGE = "{} image"  # built in the account; what it stands on is pulled there
 
 

@@ -230,6 +230,15 @@ def test_a_mirror_moves_the_driver_chart() -> None:
     assert mirrored.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
 
 
+@pytest.mark.parametrize(
+    ("mirrors", "expected"), [(MIRRORS, "aws"), ({}, None), ({"public.ecr.aws": "mirror.acme.dev/public"}, None)]
+)
+def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, str], expected: str | None) -> None:
+    (source,) = of_kind(told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository").values()
+
+    assert source["spec"].get("provider") == expected
+
+
 def test_a_mirror_moves_every_image_of_the_driver_chart() -> None:
     values = driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE).values
 
