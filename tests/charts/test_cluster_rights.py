@@ -171,6 +171,42 @@ def test_every_experiment_has_the_same_rights(environment: str) -> None:
     assert all(bodies == made[spaces[0]] != [] for bodies in made.values())
 
 
+# what kubectl asks for its commands, after the way to the object; `label` patches it
+ASKED_BY_KUBECTL = {
+    "create job": [("get", "batch", "cronjobs"), ("create", "batch", "jobs")],
+    "create -f": [("create", "batch", "jobs")],
+    "delete job": [("delete", "batch", "jobs")],
+    "delete pods": [("list", "", "pods"), ("delete", "", "pods")],
+    "exec": [("get", "batch", "jobs"), ("list", "", "pods"), ("get", "", "pods/exec"), ("create", "", "pods/exec")],
+    "get nodes": [("list", "", "nodes")],
+    "get pods": [("list", "", "pods")],
+    "label node": [("patch", "", "nodes")],
+    "logs": [("get", "batch", "jobs"), ("get", "apps", "deployments"), ("list", "", "pods"), ("get", "", "pods/log")],
+    "scale deploy": [("get", "apps", "deployments"), ("patch", "apps", "deployments/scale")],
+}
+
+
+@pytest.mark.parametrize(("kind", "may"), [("viewer", {"get nodes", "get pods"}),
+                                           ("engineer", {*ASKED_BY_KUBECTL} - {"label node"}),
+                                           ("operator", {*ASKED_BY_KUBECTL} - {"label node"})])  # fmt: skip
+def test_a_run_by_hand_takes_an_engineer_and_labels_an_admin(kind: ClusterKind, may: set[str]) -> None:
+    page = (ROOT / "docs/run-by-hand.md").read_text()
+    commands = re.findall(
+        r"kubectl (?:-n tandem-post )?((?:apply|create|delete|get|label|scale) [\w-]+|exec|logs|cp|rollout)", page
+    )
+    allowed = {
+        command
+        for command in commands
+        if all(
+            allows(rights("post-us-east-2"), {name_group(kind)},
+                   ApiRequest(verb=verb, group=group, resource=resource, namespace="tandem-post"))
+            for verb, group, resource in ASKED_BY_KUBECTL[command]
+        )
+    }  # fmt: skip
+
+    assert (allowed, set(commands)) == (may, {*ASKED_BY_KUBECTL})
+
+
 def rule(**parts: Any) -> list[dict[str, Any]]:
     """A ClusterRole of one rule, bound to the group `some`."""
     fields = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"], **parts}
