@@ -16,7 +16,7 @@ reference of ParamRef: without a namespace the parameters are those of the objec
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from charts.manifest import NAME, PART_OF
@@ -46,9 +46,9 @@ _NAMED = f"has({{0}}.metadata) && has({{0}}.metadata.labels) && '{NAME}' in {{0}
 def list_policies(environment: Environment) -> list[tuple[str, str, Spec]]:
     """Return the policies and their bindings: kind, name and spec of each."""
     specs = {
-        COMMANDS: (_commands_policy(environment), _parameters({"name": COMMANDS_MAP})),
-        COPIES: (_copies_policy(environment), _parameters({"selector": {"matchLabels": PART_OF}})),
-        ENTRY: (_entry_policy(), {}),
+        COMMANDS: (_build_commands_policy(environment), _refer_parameters({"name": COMMANDS_MAP})),
+        COPIES: (_build_copies_policy(environment), _refer_parameters({"selector": {"matchLabels": PART_OF}})),
+        ENTRY: (_build_entry_policy(), {}),
     }
     return [
         row
@@ -93,15 +93,15 @@ _WORDS = """
 """.strip().replace("\n", " ")
 
 
-def _commands_policy(environment: Environment) -> Spec:
+def _build_commands_policy(environment: Environment) -> Spec:
     optional = "(has(variables.pod.{0}) ? variables.pod.{0} : [])"
     hooks = ("lifecycle", "livenessProbe", "readinessProbe", "startupProbe")
     return {
-        **_policy(("v1", "ConfigMap"), POD_MAKERS, ["CREATE", "UPDATE"], list(_guard_accounts(environment))),
+        **_build_policy(("v1", "ConfigMap"), POD_MAKERS, ["CREATE", "UPDATE"], _list_account_conditions(environment)),
         "variables": [
             {"name": "template", "expression": _TEMPLATE},
             {"name": "pod", "expression": "variables.template.spec"},
-            _name_variable("variables.template"),
+            _build_name_variable("variables.template"),
             {
                 "name": "containers",
                 "expression": " + ".join([
@@ -124,7 +124,7 @@ def _commands_policy(environment: Environment) -> Spec:
     }  # fmt: skip
 
 
-def _copies_policy(environment: Environment) -> Spec:
+def _build_copies_policy(environment: Environment) -> Spec:
     annotations = "(has({0}.metadata) && has({0}.metadata.annotations) ? {0}.metadata.annotations : {{}})"
     mine, rendered = "object.spec.template", "params.spec.jobTemplate.spec.template"
     same = (
@@ -133,9 +133,9 @@ def _copies_policy(environment: Environment) -> Spec:
         f"{annotations.format(mine)} == {annotations.format(rendered)}",
     )
     return {
-        **_policy(("batch/v1", "CronJob"), {"batch": ("jobs",)}, ["CREATE", "UPDATE"],
-                  list(_guard_accounts(environment))),
-        "variables": [_name_variable(mine)],
+        **_build_policy(("batch/v1", "CronJob"), {"batch": ("jobs",)}, ["CREATE", "UPDATE"],
+                  _list_account_conditions(environment)),
+        "variables": [_build_name_variable(mine)],
         "validations": [{
             "expression": f"variables.name != params.metadata.name || ({' && '.join(same)})",
             "message": f"a Job of {' or '.join(GUARDED_ACCOUNTS)} is a copy of a CronJob, its name that of the CronJob "
@@ -144,7 +144,7 @@ def _copies_policy(environment: Environment) -> Spec:
     }  # fmt: skip
 
 
-def _entry_policy() -> Spec:
+def _build_entry_policy() -> Spec:
     groups = json.dumps([name_group("engineer"), name_group("operator")])
     conditions = [
         ("experiments", _IN_EXPERIMENT),
@@ -152,7 +152,7 @@ def _entry_policy() -> Spec:
     ]
     pods = {"": ("pods/attach", "pods/exec", "pods/portforward")}
     return {
-        **_policy(None, pods, ["CONNECT"], conditions),
+        **_build_policy(None, pods, ["CONNECT"], conditions),
         "validations": [{
             "expression": f"request.name.startsWith('{BENCH_JOB}-')",
             "message": f"people enter pods of Jobs named {BENCH_JOB} alone; an admin enters any",
@@ -163,33 +163,34 @@ def _entry_policy() -> Spec:
 _IN_EXPERIMENT = f"request.namespace.startsWith('{names.NAMESPACE_PREFIX}')"
 
 
-def _guard_accounts(environment: Environment) -> Iterator[tuple[str, str]]:
-    """Yield the conditions of a policy on the guarded accounts.
+def _list_account_conditions(environment: Environment) -> list[tuple[str, str]]:
+    """Return the conditions of a policy on the guarded accounts: name and expression of each.
 
     Kubernetes' own controllers act by accounts of kube-system, or where that is switched off by one name
     (kube-controller-manager reference, --use-service-account-credentials).
     """
-    spaces = ["kube-system", RUNNER_NAMESPACE]
-    delivery = environment.delivery
-    if isinstance(delivery, GitopsDelivery):
-        spaces.append(delivery.namespace)
-    groups = [f"system:serviceaccounts:{space}" for space in spaces]
-    if not isinstance(delivery, GitopsDelivery):
+    spaces, groups = ["kube-system", RUNNER_NAMESPACE], []
+    if isinstance(environment.delivery, GitopsDelivery):
+        spaces.append(environment.delivery.namespace)
+    else:
         groups.append(DELIVERY_GROUP)
-    yield "experiments", _IN_EXPERIMENT
-    yield (
-        "no-controller",
-        (
-            "request.userInfo.username != 'system:kube-controller-manager' && "
-            f"!(has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in {json.dumps(groups)}))"
-        ),
+    groups += [f"system:serviceaccounts:{space}" for space in spaces]
+    guarded = (
+        f"(has({_TEMPLATE}.spec.{field}) && {_TEMPLATE}.spec.{field} in {json.dumps(list(GUARDED_ACCOUNTS))})"
+        for field in ("serviceAccountName", "serviceAccount")
     )
-    accounts = (f"has({_TEMPLATE}.spec.{field}) && {_TEMPLATE}.spec.{field} in {json.dumps(list(GUARDED_ACCOUNTS))}"
-                for field in ("serviceAccountName", "serviceAccount"))  # fmt: skip
-    yield "guarded-account", " || ".join(f"({account})" for account in accounts)
+    return [
+        ("experiments", _IN_EXPERIMENT),
+        ("no-controller-manager", "request.userInfo.username != 'system:kube-controller-manager'"),
+        (
+            "no-controller",
+            f"!has(request.userInfo.groups) || !request.userInfo.groups.exists(g, g in {json.dumps(groups)})",
+        ),
+        ("guarded-account", " || ".join(guarded)),
+    ]
 
 
-def _policy(
+def _build_policy(
     parameter: tuple[str, str] | None, resources: Mapping[str, Sequence[str]], operations: Sequence[str],
     conditions: Sequence[tuple[str, str]],
 ) -> Spec:  # fmt: skip
@@ -212,10 +213,10 @@ def _policy(
     }  # fmt: skip
 
 
-def _parameters(reference: Spec) -> Spec:
+def _refer_parameters(reference: Spec) -> Spec:
     return {"paramRef": {**reference, "parameterNotFoundAction": "Deny"}}
 
 
-def _name_variable(template: str) -> Spec:
+def _build_name_variable(template: str) -> Spec:
     named = _NAMED.format(template)
     return {"name": "name", "expression": f"{named} ? {template}.metadata.labels['{NAME}'] : ''"}

@@ -52,12 +52,12 @@ class ClusterRightsChart(cdk8s.Chart):
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for kind in _kinds_of("everywhere"):
+        for kind in _list_kinds("everywhere"):
             name = name_group(kind)
-            manifest(self, _object(RBAC_API, "ClusterRole", name, {"rules": _rules("everywhere", kind)}))
-            manifest(self, _object(RBAC_API, "ClusterRoleBinding", name, _binding("ClusterRole", kind)))
+            manifest(self, _build_object(RBAC_API, "ClusterRole", name, {"rules": _list_rules("everywhere", kind)}))
+            manifest(self, _build_object(RBAC_API, "ClusterRoleBinding", name, _build_binding("ClusterRole", kind)))
         for body_kind, name, spec in list_policies(environment):
-            manifest(self, _object(API, body_kind, name, {"spec": spec}))
+            manifest(self, _build_object(API, body_kind, name, {"spec": spec}))
 
 
 class ExperimentRightsChart(cdk8s.Chart):
@@ -65,20 +65,22 @@ class ExperimentRightsChart(cdk8s.Chart):
 
     def __init__(self, scope: Construct, id_: str, *, namespace: str, charts: Mapping[str, Sequence[Object]]) -> None:
         super().__init__(scope, id_, disable_resource_name_hashes=True)
-        for kind in _kinds_of("experiments"):
+        for kind in _list_kinds("experiments"):
             name = name_group(kind)
-            manifest(self, _object(RBAC_API, "Role", name, {"rules": _rules("experiments", kind)}, namespace))
-            manifest(self, _object(RBAC_API, "RoleBinding", name, _binding("Role", kind), namespace))
+            manifest(
+                self, _build_object(RBAC_API, "Role", name, {"rules": _list_rules("experiments", kind)}, namespace)
+            )
+            manifest(self, _build_object(RBAC_API, "RoleBinding", name, _build_binding("Role", kind), namespace))
         commands = summarize_commands(body for bodies in charts.values() for body in bodies)
-        manifest(self, _object("v1", "ConfigMap", COMMANDS_MAP, {"data": commands}, namespace))
+        manifest(self, _build_object("v1", "ConfigMap", COMMANDS_MAP, {"data": commands}, namespace))
 
 
-def _kinds_of(scope: Scope) -> Iterator[ClusterKind]:
+def _list_kinds(scope: Scope) -> Iterator[ClusterKind]:
     """Yield the kinds of people that have a right in `scope` which no kind before them has."""
-    return (kind for kind in CLUSTER_KINDS if _rules(scope, kind))
+    return (kind for kind in CLUSTER_KINDS if _list_rules(scope, kind))
 
 
-def _rules(scope: Scope, kind: ClusterKind) -> list[Object]:
+def _list_rules(scope: Scope, kind: ClusterKind) -> list[Object]:
     """Return the rules that begin with `kind`; those after it are bound to them as well."""
     return [
         {"apiGroups": [right.group], "resources": list(right.resources), "verbs": list(right.verbs)}
@@ -87,7 +89,7 @@ def _rules(scope: Scope, kind: ClusterKind) -> list[Object]:
     ]
 
 
-def _binding(role: str, kind: ClusterKind) -> Object:
+def _build_binding(role: str, kind: ClusterKind) -> Object:
     holders = CLUSTER_KINDS[CLUSTER_KINDS.index(kind) :]
     return {
         "roleRef": {"apiGroup": RBAC, "kind": role, "name": name_group(kind)},
@@ -95,7 +97,7 @@ def _binding(role: str, kind: ClusterKind) -> Object:
     }
 
 
-def _object(api: str, kind: str, name: str, body: Object, namespace: str | None = None) -> Object:
+def _build_object(api: str, kind: str, name: str, body: Object, namespace: str | None = None) -> Object:
     return {
         "apiVersion": api,
         "kind": kind,

@@ -41,7 +41,7 @@ class Admission:
 
     objects: list[Object] = field(default_factory=list)
 
-    def denials(self, request: AdmissionRequest) -> list[str]:
+    def list_denials(self, request: AdmissionRequest) -> list[str]:
         """Return the messages of every policy that refuses the request."""
         return [message for binding in self._of_kind("ValidatingAdmissionPolicyBinding")
                 for message in self._judge(binding, request)]  # fmt: skip
@@ -55,14 +55,14 @@ class Admission:
                      if body["metadata"]["name"] == binding["spec"]["policyName"]]  # fmt: skip
         spec = policy["spec"]
         assert spec["failurePolicy"] == "Fail"
-        said = {"object": request.object, "request": {
+        inputs = {"object": request.object, "request": {
             "operation": request.operation, "namespace": request.namespace, "name": request.name,
             "userInfo": {"username": request.username, "groups": list(request.groups)},
         }}  # fmt: skip
         if not any(_names(rule, request) for rule in spec["matchConstraints"]["resourceRules"]):
             return
         try:
-            conditions = [evaluate(condition["expression"], said) for condition in spec.get("matchConditions", [])]
+            conditions = [evaluate(condition["expression"], inputs) for condition in spec.get("matchConditions", [])]
         except celpy.CELEvalError as error:
             yield f"failed: {error}"
             return
@@ -72,7 +72,7 @@ class Admission:
         if not parameters:
             yield f"no parameters for {binding['metadata']['name']}"
         for parameter in parameters:
-            yield from _validate(spec, {**said, "params": parameter})
+            yield from _validate(spec, {**inputs, "params": parameter})
 
     def _parameters(self, policy: Object, binding: Object, request: AdmissionRequest) -> list[Object | None]:
         if "paramKind" not in policy:
@@ -100,20 +100,20 @@ def _names(rule: Object, request: AdmissionRequest) -> bool:
     )
 
 
-def _validate(spec: Object, said: Mapping[str, Any]) -> Iterator[str]:
+def _validate(spec: Object, inputs: Mapping[str, Any]) -> Iterator[str]:
     variables: dict[str, Any] = {}
     try:
         for variable in spec.get("variables", []):
-            variables[variable["name"]] = evaluate(variable["expression"], {**said, "variables": variables})
+            variables[variable["name"]] = evaluate(variable["expression"], {**inputs, "variables": variables})
         for validation in spec["validations"]:
-            if not evaluate(validation["expression"], {**said, "variables": variables}):
+            if not evaluate(validation["expression"], {**inputs, "variables": variables}):
                 yield validation["message"]
     except celpy.CELEvalError as error:
         yield f"failed: {error}"
 
 
-def evaluate(expression: str, said: Mapping[str, Any]) -> Any:
-    values = {name: celpy.json_to_cel(said.get(name)) for name in NAMES}
+def evaluate(expression: str, inputs: Mapping[str, Any]) -> Any:
+    values = {name: celpy.json_to_cel(inputs.get(name)) for name in NAMES}
     value = _program(expression).evaluate(values)
     if isinstance(value, celpy.CELEvalError):
         raise value

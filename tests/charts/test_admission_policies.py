@@ -51,7 +51,7 @@ def template_of(body: Object) -> Object:
     return template
 
 
-def copied(body: Object, suffix: str = "-1") -> Object:
+def copy_to_job(body: Object, suffix: str = "-1") -> Object:
     """The Job that `kubectl create job --from=cronjob/NAME NAME-1` makes."""
     job = copy.deepcopy(body["spec"]["jobTemplate"])
     name = body["metadata"]["name"]
@@ -62,12 +62,12 @@ def copied(body: Object, suffix: str = "-1") -> Object:
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": job["spec"]}
 
 
-def wrapped(kind: str, body: Object) -> Object:
+def wrap_template(kind: str, body: Object) -> Object:
     """Another kind of object with the pod template of a CronJob."""
     template = template_of(body)
     metadata = {"name": f"{body['metadata']['name']}-1", "namespace": body["metadata"]["namespace"]}
     if kind == "Job":
-        return copied(body)
+        return copy_to_job(body)
     if kind == "CronJob":
         return body
     if kind == "Pod":
@@ -84,14 +84,14 @@ def request_of(body: Object, operation: str = "CREATE") -> AdmissionRequest:
     )  # fmt: skip
 
 
-def denials(body: Object, operation: str = "CREATE") -> list[str]:
-    return admission("post-us-east-2").denials(request_of(body, operation))
+def list_denials(body: Object, operation: str = "CREATE") -> list[str]:
+    return admission("post-us-east-2").list_denials(request_of(body, operation))
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_every_rendered_cron_job_is_admitted(environment: str, experiment: str) -> None:
     judged = {
-        body["metadata"]["name"]: admission(environment).denials(request_of(body))
+        body["metadata"]["name"]: admission(environment).list_denials(request_of(body))
         for body in cron_jobs(environment, experiment)
     }
 
@@ -100,7 +100,10 @@ def test_every_rendered_cron_job_is_admitted(environment: str, experiment: str) 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_every_copy_of_a_rendered_cron_job_is_admitted(environment: str, experiment: str) -> None:
-    judged = [admission(environment).denials(request_of(copied(body))) for body in cron_jobs(environment, experiment)]
+    judged = [
+        admission(environment).list_denials(request_of(copy_to_job(body)))
+        for body in cron_jobs(environment, experiment)
+    ]
 
     assert judged == [[] for _ in judged] != []
 
@@ -205,25 +208,25 @@ FORGED: list[Forge] = [
 
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_the_rendered_words_are_admitted_in_every_kind(kind: str) -> None:
-    assert [denials(wrapped(kind, cron_job(name))) for name in GUARDED] == [[], []]
+    assert [list_denials(wrap_template(kind, cron_job(name))) for name in GUARDED] == [[], []]
 
 
 @pytest.mark.parametrize("forge", FORGED)
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_a_forged_pod_is_refused_in_every_kind(kind: str, forge: Forge) -> None:
     for name, operation in itertools.product(GUARDED, ("CREATE", "UPDATE")):
-        body = wrapped(kind, cron_job(name))
+        body = wrap_template(kind, cron_job(name))
         forge(body if kind == "Pod" else template_of(body))
 
-        assert denials(body, operation) != [], (name, operation)
+        assert list_denials(body, operation) != [], (name, operation)
 
 
 def test_an_ephemeral_container_of_a_running_pod_is_refused() -> None:
-    body = wrapped("Pod", cron_job())
+    body = wrap_template("Pod", cron_job())
     forge_ephemeral_container(body)
     request = replace(request_of(body, "UPDATE"), resource="pods/ephemeralcontainers")
 
-    assert admission("post-us-east-2").denials(request) != []
+    assert admission("post-us-east-2").list_denials(request) != []
 
 
 def forge_environment(template: Object) -> None:
@@ -265,35 +268,35 @@ def forge_annotation(template: Object) -> None:
 ])  # fmt: skip
 @pytest.mark.parametrize("name", GUARDED)
 def test_a_job_is_a_copy_in_every_field_of_its_pod(name: str, forge: Forge) -> None:
-    body = copied(cron_job(name))
+    body = copy_to_job(cron_job(name))
     forge(template_of(body))
 
-    assert denials(body) != []
+    assert list_denials(body) != []
 
 
 @pytest.mark.parametrize("job_name", ["bench-1", "stage", "x"])
-def test_a_job_with_a_guarded_account_is_named_as_its_cron_job(job_name: str) -> None:
-    body = copied(cron_job())
+def test_a_guarded_job_is_named_as_its_cron_job(job_name: str) -> None:
+    body = copy_to_job(cron_job())
     body["metadata"]["name"] = job_name
 
-    assert denials(body) != []
+    assert list_denials(body) != []
 
 
 def test_a_copy_of_another_namespace_is_refused() -> None:
-    body = copied(cron_job())
+    body = copy_to_job(cron_job())
     body["metadata"]["namespace"] = names.namespace(EXPERIMENTS["post-drafts-windows"])
 
-    assert denials(body) != []
+    assert list_denials(body) != []
 
 
 def test_without_its_parameters_a_policy_refuses() -> None:
     policies = [body for body in rights("post-us-east-2") if body["kind"].startswith("ValidatingAdmission")]
 
-    assert len(Admission(objects=policies).denials(request_of(copied(cron_job())))) == 2
+    assert len(Admission(objects=policies).list_denials(request_of(copy_to_job(cron_job())))) == 2
 
 
-def evil(kind: str, name: str) -> Object:
-    body = wrapped(kind, cron_job())
+def forge_object(kind: str, name: str) -> Object:
+    body = wrap_template(kind, cron_job())
     forge_image(body if kind == "Pod" else template_of(body))
     template_of(body)["spec"]["serviceAccountName"] = name
     return body
@@ -302,22 +305,22 @@ def evil(kind: str, name: str) -> Object:
 @pytest.mark.parametrize("kind", RESOURCES)
 @pytest.mark.parametrize("name", [names.BENCH_ACCOUNT, names.SERVE_ACCOUNT, "default"])
 def test_other_accounts_run_what_they_like(kind: str, name: str) -> None:
-    assert denials(evil(kind, name)) == []
+    assert list_denials(forge_object(kind, name)) == []
 
 
 def test_a_pod_that_names_no_account_is_let_pass() -> None:
-    body = evil("Job", "default")
+    body = forge_object("Job", "default")
     del template_of(body)["spec"]["serviceAccountName"]
 
-    assert denials(body) == []
+    assert list_denials(body) == []
 
 
 @pytest.mark.parametrize("kind", RESOURCES)
 def test_other_namespaces_are_none_of_this(kind: str) -> None:
-    body = evil(kind, names.COMPILE_ACCOUNT)
+    body = forge_object(kind, names.COMPILE_ACCOUNT)
     body["metadata"]["namespace"] = "shop"
 
-    assert denials(body) == []
+    assert list_denials(body) == []
 
 
 def groups_of(namespace: str) -> tuple[str, ...]:
@@ -344,29 +347,29 @@ def test_everybody_is_bound_but_who_applies_what_is_rendered(
     environment: str, groups: tuple[str, ...], *, bound: bool
 ) -> None:
     (experiment, *_) = ENVIRONMENTS[environment].experiments
-    body = copied(cron_jobs(environment, experiment)[0])
+    body = copy_to_job(cron_jobs(environment, experiment)[0])
     forge_image(template_of(body))
 
-    judged = admission(environment).denials(replace(request_of(body), groups=groups))
+    judged = admission(environment).list_denials(replace(request_of(body), groups=groups))
 
     assert (judged != []) is bound
 
 
 def test_the_controller_manager_is_known_by_its_own_name_too() -> None:
     request = replace(
-        request_of(evil("Pod", names.COMPILE_ACCOUNT)), groups=("system:authenticated",),
+        request_of(forge_object("Pod", names.COMPILE_ACCOUNT)), groups=("system:authenticated",),
         username="system:kube-controller-manager",
     )  # fmt: skip
 
-    assert admission("post-us-east-2").denials(request) == []
+    assert admission("post-us-east-2").list_denials(request) == []
 
 
-def entry(pod: str, group: str, resource: str = "pods/exec", namespace: str = SPACE) -> list[str]:
+def request_entry(pod: str, group: str, resource: str = "pods/exec", namespace: str = SPACE) -> list[str]:
     request = AdmissionRequest(
         operation="CONNECT", group="", resource=resource, namespace=namespace, name=pod, object=None,
         groups=(group, "system:authenticated"),
     )  # fmt: skip
-    return admission("post-us-east-2").denials(request)
+    return admission("post-us-east-2").list_denials(request)
 
 
 @pytest.mark.parametrize("group", ["tandem-engineer", "tandem-operator"])
@@ -374,8 +377,8 @@ def entry(pod: str, group: str, resource: str = "pods/exec", namespace: str = SP
 def test_people_enter_pods_of_the_bench_alone(group: str, resource: str) -> None:
     pods = ("bench-x7k2p", "bench-2-x7k2p", "stage-qwen3-32b-9216db5-1-x7k2p", "qwen-vllm-5d9c-x7k2p")
 
-    assert [entry(pod, group, resource) == [] for pod in pods] == [True, True, False, False]
+    assert [request_entry(pod, group, resource) == [] for pod in pods] == [True, True, False, False]
 
 
 def test_an_admin_enters_any_pod() -> None:
-    assert entry("qwen-vllm-5d9c-x7k2p", "system:masters") == []
+    assert request_entry("qwen-vllm-5d9c-x7k2p", "system:masters") == []

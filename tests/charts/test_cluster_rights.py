@@ -189,7 +189,7 @@ ASKED_BY_KUBECTL = {
 @pytest.mark.parametrize(("kind", "may"), [("viewer", {"get nodes", "get pods"}),
                                            ("engineer", {*ASKED_BY_KUBECTL} - {"label node"}),
                                            ("operator", {*ASKED_BY_KUBECTL} - {"label node"})])  # fmt: skip
-def test_a_run_by_hand_takes_an_engineer_and_labels_an_admin(kind: ClusterKind, may: set[str]) -> None:
+def test_a_run_by_hand_takes_an_engineer_but_for_labels(kind: ClusterKind, may: set[str]) -> None:
     page = (ROOT / "docs/run-by-hand.md").read_text()
     commands = re.findall(
         r"kubectl (?:-n tandem-post )?((?:apply|create|delete|get|label|scale) [\w-]+|exec|logs|cp|rollout)", page

@@ -30,7 +30,7 @@ def test_an_admin_has_the_cluster_admin_policy_and_no_group(stacks: Templates) -
 @pytest.mark.parametrize(
     ("person", "kind"), [("Operator", "operator"), ("MlEngineer", "engineer"), ("Viewer", "viewer")]
 )
-def test_the_others_have_the_group_of_their_kind_and_no_policy(stacks: Templates, person: str, kind: str) -> None:
+def test_the_others_have_their_group_and_no_policy(stacks: Templates, person: str, kind: str) -> None:
     entry = entry_of(stacks, person)
 
     assert (entry["KubernetesGroups"], "AccessPolicies" in entry) == ([f"tandem-{kind}"], False)

@@ -253,7 +253,7 @@ def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
     assert sum(len(each) for each in text) < MOST_TEMPLATE - len(stages_of(wide(1))) * 1000 - MOST_SENT * 3000
 
 
-def test_as_many_variants_as_the_rule_admits_can_be_sent_piece_by_piece() -> None:
+def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
     sizes = [2 * len(json.dumps(json.dumps(objects))) + ENVELOPE for objects in sent(MOST_SENT).values()]
 
     assert max(sizes) < MOST_BYTES

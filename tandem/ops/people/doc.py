@@ -155,7 +155,7 @@ alone admits Roles, bindings and policies.
 def page(environment: Environment) -> str:
     """Return docs/people.md."""
     lead = LEAD.replace("{most}", f"{MOST_CHARACTERS:,}")
-    parts = (_commands(), _cluster(), _kinds(environment), _wide(environment), _end())
+    parts = (_commands(), _render_cluster_rights(), _kinds(environment), _wide(environment), _end())
     return lead + "".join(f"{line}\n" for part in parts for line in part)
 
 
@@ -172,21 +172,21 @@ def _commands() -> Iterator[str]:
         yield f"| {command} | {' | '.join(marks)} |"
 
 
-def _cluster() -> Iterator[str]:
+def _render_cluster_rights() -> Iterator[str]:
     yield from ("", *CLUSTER_LEAD.strip().splitlines(), "")
     yield f"| may | API group | resources | where | {' | '.join(CLUSTER_KINDS)} | for |"
     yield "|---|---|---|---|" + "---|" * (len(CLUSTER_KINDS) + 1)
     for right in CLUSTER_RIGHTS:
-        yield _cluster_row(right, right.scope, right.kinds)
+        yield _render_cluster_row(right, right.scope, right.kinds)
     for denied in DENIED_RIGHTS:
-        yield _cluster_row(denied, "nowhere", ())
+        yield _render_cluster_row(denied, "nowhere", ())
     yield from ("", *CLUSTER_RULES.strip().splitlines(), "")
     yield from ("| policy | is asked about | refuses |", "|---|---|---|")
     yield from (f"| `{policy}` | {asked} | {refuses} |" for policy, asked, refuses in POLICIES)
     yield from ("", *CLUSTER_END.strip().splitlines())
 
 
-def _cluster_row(right: ClusterRight | DeniedRight, where: str, kinds: Sequence[ClusterKind]) -> str:
+def _render_cluster_row(right: ClusterRight | DeniedRight, where: str, kinds: Sequence[ClusterKind]) -> str:
     verbs, resources = (", ".join(f"`{word}`" for word in words) for words in (right.verbs, right.resources))
     marks = " | ".join("yes" if kind in kinds else "no" for kind in CLUSTER_KINDS)
     return f"| {verbs} | {right.group or 'core'} | {resources} | {where} | {marks} | {right.reason} |"
