@@ -23,6 +23,7 @@ from stacks.ecr import PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
+from tandem.ops.people.cluster_rights import DELIVERY_GROUP
 
 # what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
 # Amazon VPC", required IAM permissions)
@@ -50,6 +51,7 @@ class Kubectl(Construct):
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
             access_policies=[access_policy(place, "AmazonEKSClusterAdminPolicy", everywhere())],
+            kubernetes_groups=[DELIVERY_GROUP],  # by which admission knows who applies what is rendered
         )  # fmt: skip
         provider = eks.KubectlProvider(
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),

@@ -50,10 +50,12 @@ class Inside:
     Args:
         driver: the Neuron DRA chart.
         charts: experiment -> chart -> Kubernetes objects, in the order they are applied.
+        people: their rights in the cluster: part -> Kubernetes objects.
     """
 
     driver: HelmRelease
     charts: Charts
+    people: Mapping[str, Objects]
 
 
 class WorkloadsStack(EnvironmentStack):
@@ -103,9 +105,15 @@ class WorkloadsStack(EnvironmentStack):
             version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
         )  # fmt: skip
         release.node.add_dependency(kubectl.ready)
-        for experiment, stages in inside.charts.items():
-            after = DependencyGroup(release, identities[experiment])
-            Manifests(self, experiment, kubectl=kubectl, stages=stages, after=after)
+        applied = [
+            Manifests(
+                self, experiment, kubectl=kubectl, stages=stages,
+                after=DependencyGroup(release, identities[experiment]),
+            )
+            for experiment, stages in inside.charts.items()
+        ]  # fmt: skip
+        # in the experiments' namespaces, so after all of them
+        Manifests(self, "People", kubectl=kubectl, stages=inside.people, after=DependencyGroup(*applied))
 
 
 class Manifests(Construct):

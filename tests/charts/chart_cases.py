@@ -10,6 +10,7 @@ from typing import Any
 
 from charts import workloads
 from charts.gitops import gitops
+from charts.people import render_people
 from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.catalogue import catalogue
 from tandem.spec.environment import Environment
@@ -41,6 +42,15 @@ def stages(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]
 def controller(environment: str) -> list[dict[str, Any]]:
     """The GitOps objects of an environment."""
     made = gitops(ENVIRONMENTS[environment], experiments(ENVIRONMENTS[environment]), CATALOGUE)
+    return [body for bodies in made.values() for body in bodies]
+
+
+@cache
+def rights(environment: str) -> list[dict[str, Any]]:
+    """The objects of people's rights in an environment."""
+    hosted = experiments(ENVIRONMENTS[environment])
+    rendered = {experiment.name: stages(environment, experiment.name) for experiment in hosted}
+    made = render_people(ENVIRONMENTS[environment], hosted, rendered)
     return [body for bodies in made.values() for body in bodies]
 
 
