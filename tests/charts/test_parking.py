@@ -272,6 +272,7 @@ def test_flux_waits_for_every_stage_but_serve() -> None:
 
     assert {name: body["spec"]["wait"] for name, body in found.items()} == {
         "dev-trn2-3xlarge-gitops": False,  # it holds itself
+        "dev-trn2-3xlarge-people": True,
         "dev-base": True,
         "dev-claims": True,
         "dev-storage": True,
