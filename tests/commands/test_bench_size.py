@@ -227,6 +227,14 @@ def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
     assert (note in list(plan_lines(asked, asked.plan(), 1.0))) is is_noted
 
 
+@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
+def test_the_plan_says_that_a_duration_may_be_short(size):
+    asked = settings(*size, "--duration", "1s")
+    note = f"  note: fewer than {FEWEST_ROUNDS} rounds in that time give figures and no verdict"
+
+    assert note in list(plan_lines(asked, asked.plan(), 1.0))
+
+
 def test_the_plan_says_how_long_an_answer_may_be():
     asked = settings("--quick")
 
