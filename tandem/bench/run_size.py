@@ -1,6 +1,7 @@
 """How much a run asks where no flag says otherwise: the default, `--full` and `--quick`.
 
-Invariant: a size is chosen before any server is asked; every flag of its own stands before the size.
+Invariant: a size is chosen before any server is asked; every flag of its own stands before the size. A run that goes on
+has the size that its manifest holds, whatever this version's sizes are.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from tandem.bench.manifest import Manifest
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import BUILT_IN, Suite
 
@@ -54,6 +56,20 @@ class RunSize:
         if self.shortens_files or all(suite.name in BUILT_IN for suite in suites):
             return self
         return replace(self, prompts_per_class=None, max_tokens=None)
+
+    def keep_recorded(self, before: Manifest) -> RunSize:
+        """Return the size that a run began with; its classes are this size's, since its flags name them.
+
+        A size names one load at most, so several of a manifest are those that the suites state.
+
+        Args:
+            before: the manifest of the run that goes on.
+        """
+        return replace(
+            self, prompts_per_class=before.prompts_per_class, max_tokens=before.max_tokens, shortens_files=True,
+            concurrency=before.concurrency if len(before.concurrency) == 1 else None,
+            rounds=before.rounds or self.rounds, control_rounds=before.control_rounds,
+        )  # fmt: skip
 
 
 # Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest multiple of ten with

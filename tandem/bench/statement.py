@@ -50,8 +50,9 @@ def plan_lines(settings: Settings, plan: Plan, expected_s: float) -> Iterator[st
         )
     yield f"  about {expected_s / 60:.1f} min{_cost(settings, expected_s)} ({rests})"
     yield from (f"  note: {note}" for suite in settings.suites for note in suite.notes)
-    if plan.rounds is not None and plan.rounds < FEWEST_ROUNDS and len(plan.arms) > 1:
-        yield f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
+    if len(plan.arms) > 1 and (plan.rounds is None or plan.rounds < FEWEST_ROUNDS):
+        few, help_ = (" in that time", "") if plan.rounds is None else ("", f": --rounds {FEWEST_ROUNDS}")
+        yield f"  note: fewer than {FEWEST_ROUNDS} rounds{few} give figures and no verdict{help_}"
     yield from (f"  note: {note}" for note in (*thin(plan), *pooled(plan)))
 
 

@@ -192,7 +192,8 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     from tandem.commands.bench_arms import begun, measured, placed  # noqa: PLC0415
     from tandem.commands.bench_resume_flags import flags_of  # noqa: PLC0415
 
-    size, who = _choose_size(options), measured(chosen, options)
+    size, who, before = _choose_size(options), measured(chosen, options), begun(options.resume)
+    size = size.keep_recorded(before) if before else size
     names = dict.fromkeys(options.suite or size.select_names(who.suites) or DEFAULT_SUITES)
     suites = tuple(load(name, llmperf_source=options.llmperf_source) for name in names)
     _refuse_namesakes([suite.name for suite in suites])
@@ -200,8 +201,6 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     size = size.fit_files(suites)
     longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
     limits = [limit for limit in (who.most_tokens, size.max_tokens) if limit is not None and limit < longest]
-    before = begun(options.resume)
-    controls = before.control_rounds if before else size.control_rounds
     return Settings(
         arms=placed(who.arms, options.placement, before),
         environment=who.environment,
@@ -218,7 +217,7 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         concurrency=options.concurrency or (None if options.rate else size.concurrency),
         rate_per_s=options.rate,
         rounds=None if options.duration is not None else options.rounds or size.rounds,
-        control_rounds=controls if options.control_rounds is None else options.control_rounds,
+        control_rounds=size.control_rounds if options.control_rounds is None else options.control_rounds,
         repeats=options.repeats,
         prompts_per_class=options.prompts_per_class or size.prompts_per_class,
         mixed=options.mixed,

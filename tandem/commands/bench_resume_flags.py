@@ -81,7 +81,7 @@ def with_recorded(options: argparse.Namespace) -> argparse.Namespace:
     parser = argparse.ArgumentParser(add_help=False)
     add_flags(parser)
     recorded = [word for option, values in kept.items() for word in (option, *values)]
-    merged, _ = parser.parse_known_args([*recorded, *words])
+    merged, _ = parser.parse_known_args([*words, *recorded])  # behind: a list such as --model takes no word of these
     return argparse.Namespace(**{**vars(options), **vars(merged)})
 
 

@@ -6,22 +6,27 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 
 from planned import suite_file
 
+from tandem.bench import manifest
 from tandem.bench.estimate import Estimate, request_s
 from tandem.bench.fault import BenchError
 from tandem.bench.judge.interval import FEWEST_ROUNDS
+from tandem.bench.probe import Found
+from tandem.bench.resume import refuse_other
 from tandem.bench.run_size import DEFAULT, QUICK
 from tandem.bench.settings import Settings
-from tandem.bench.statement import plan_lines
+from tandem.bench.statement import of_run, plan_lines
 from tandem.bench.suites.suite import load
 from tandem.bench.warm import SHORT_TOKENS
 from tandem.cli import _parser
 from tandem.commands.bench import _settings
+from tandem.commands.bench_resume_flags import flags_of, with_recorded
 from tandem.commands.selection import Selection
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
@@ -47,6 +52,21 @@ def settings(*flags: str, arms: tuple[str, ...] = SERVERS) -> Settings:
     return _settings(CHOSEN, _parser().parse_args(["bench", "run", *arms, *flags, "--out", "x"]))
 
 
+def build_manifest(asked: Settings, *flags: str) -> manifest.Manifest:
+    """The manifest of a run of two servers; `flags` are those that it records beside the servers'."""
+    answers = [Found(offers=manifest.Offers(), version=None, models=frozenset("m"), listed=("m",))] * len(asked.arms)
+    recorded = flags_of(("bench", "run", *SERVERS, *flags, "--out", "x"))
+    return msgspec.structs.replace(of_run(asked, asked.plan(), answers), flags=recorded)
+
+
+def resumed(folder: Path) -> Settings:
+    """The settings of `--resume DIR` alone."""
+    words = ["bench", "run", "--resume", str(folder)]
+    options = _parser().parse_args(words)
+    options.words = tuple(words)
+    return _settings(CHOSEN, with_recorded(options))
+
+
 def expected_s(*flags: str, arms: tuple[str, ...] = SERVERS) -> float:
     return Estimate().run_s(settings(*flags, arms=arms).plan())
 
@@ -64,7 +84,7 @@ def longest_answer(asked: Settings) -> int:
     return max(entry.max_tokens for block in asked.plan().blocks for entry in block.entries)
 
 
-def test_the_default_takes_the_longest_answers_that_two_and_a_half_hours_allow():
+def test_the_default_fills_two_and_a_half_hours():
     longer = DEFAULT.max_tokens + 10
 
     assert expected_s(arms=HOSTED) + warm_up_s(DEFAULT.max_tokens) <= 2.5 * 3600
@@ -77,13 +97,13 @@ def test_a_quick_run_takes_at_most_ten_minutes(arms):
 
 
 @pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
-def test_every_size_has_the_rounds_of_a_verdict_and_a_control_round(size):
+def test_every_size_has_four_rounds_and_a_control_round(size):
     asked = settings(*size)
 
     assert (asked.rounds, asked.control_rounds) == (FEWEST_ROUNDS, 1)
 
 
-def test_the_default_asks_eight_prompts_of_each_class_at_concurrency_4():
+def test_the_default_asks_eight_prompts_a_class_at_concurrency_4():
     asked = settings(arms=HOSTED)
     real = load("real").classes
 
@@ -111,7 +131,7 @@ def test_a_quick_run_asks_three_classes_of_the_suite_real(arms):
     assert (asked.concurrency, longest_answer(asked)) == ((4,), QUICK.max_tokens)
 
 
-def test_a_quick_run_asks_the_first_three_classes_of_a_users_file(own_file):
+def test_a_quick_run_asks_three_classes_of_a_users_file(own_file):
     asked = settings("--quick", "--suite", own_file)
 
     assert prompts_by_class(asked) == dict.fromkeys(CLASSES[:3], 6)
@@ -159,6 +179,28 @@ def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("asked", "recorded"),
+    [
+        (("--full", "--rounds", "1", "--control-rounds", "2"), ()),
+        (("--max-tokens", "400", "--prompts-per-class", "5", "--concurrency", "2"), ()),
+        ((), ()),
+        (("--quick",), ("--quick",)),
+        (("--full", "--duration", "90s"), ("--full", "--duration", "90s")),
+        (("--rate", "2"), ("--rate", "2")),
+    ],
+    ids=["an older default", "another default", "default", "quick", "full", "rate"],
+)
+def test_a_resumed_run_keeps_the_size_it_began_with(asked, recorded, tmp_path):
+    before = build_manifest(settings(*asked), *recorded)
+    manifest.write(tmp_path, before)
+
+    again = resumed(tmp_path)
+
+    refuse_other(before, build_manifest(again, *recorded), tmp_path)
+    assert list(again.plan().round(0)) == list(settings(*asked).plan().round(0))
+
+
+@pytest.mark.parametrize(
     ("flags", "sentence"),
     [
         (("--quick", "--full"), "--full beside --quick; allowed: one size of a run; drop one of them"),
@@ -183,6 +225,14 @@ def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
     note = f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
 
     assert (note in list(plan_lines(asked, asked.plan(), 1.0))) is is_noted
+
+
+@pytest.mark.parametrize("size", [(), ("--quick",), ("--full",)], ids=["default", "quick", "full"])
+def test_the_plan_says_that_a_duration_may_be_short(size):
+    asked = settings(*size, "--duration", "1s")
+    note = f"  note: fewer than {FEWEST_ROUNDS} rounds in that time give figures and no verdict"
+
+    assert note in list(plan_lines(asked, asked.plan(), 1.0))
 
 
 def test_the_plan_says_how_long_an_answer_may_be():

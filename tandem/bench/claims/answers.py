@@ -2,7 +2,8 @@
 
 Invariant: every claim of the register has an answer for every variant, with figures where there are any; a claim about
 the size of a figure is answered by a run of the post's own set-up alone; no gain is confirmed of a variant whose output
-differs or that failed what the baseline answered; a run that is void, or whose answers are no text, says nothing.
+differs or that failed what the baseline answered; a run that is void, or whose answers are no text, says nothing; of
+speed, neither does one of too few rounds for a verdict.
 Claims that contradict each other are told against each other.
 """
 
@@ -18,6 +19,7 @@ from tandem.bench.claims import work as claim_work
 from tandem.bench.claims.case import Case, llmperf
 from tandem.bench.claims.register import Claim, Register, register
 from tandem.bench.claims.said import Said
+from tandem.bench.judge import because
 from tandem.bench.judge.cells import counted_rounds
 from tandem.bench.judge.form import Acceptance, Answer, Cell, Controls, Equality
 from tandem.bench.judge.observations import Observations
@@ -123,6 +125,9 @@ def _said(claim: Claim, case: Case, void: Sequence[str]) -> Said:
 
 def _held(claim: Claim, case: Case, said: Said) -> Said:
     """Take back an answer that this run cannot give, whatever its figures are."""
+    few = because.few_rounds(case.count_rounds(claim.metrics, claim.classes))
+    if few and claim.asks not in ("equality", *_OF_THE_MANIFEST) and said.answer != "not comparable":
+        said = Said("no evidence", few)
     if said.answer == "confirmed" and claim.direction == "faster":
         if case.survivors():
             return Said("not comparable", f"{case.survivors()}, so only survivors are compared; {said.why}")

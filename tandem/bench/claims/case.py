@@ -2,7 +2,8 @@
 
 Invariant: a class that has too few prompts for an interval over prompts is judged over its rounds, and what is said of
 it says so: it holds of those prompts alone, as the post's two do. Nothing is called inside the noise floor, nor what
-chance explains with every cell of the report taken into account.
+chance explains with every cell of the report taken into account. A cell of too few rounds for a verdict has no interval
+here, whatever its prompts give.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from tandem.bench.claims.register import SetUp
 from tandem.bench.judge import survivors
 from tandem.bench.judge.form import Acceptance, Cell, Equality, Load, Ratio, Word
-from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LEVEL, estimate
+from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_ROUNDS, FEWEST_STARTS, LEVEL, estimate
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.pairs import Grouped, Pairs
 from tandem.bench.judge.ratio import ratio_of
@@ -139,6 +140,9 @@ class Case:
             class_=cell.class_, load=cell.load, metric=cell.metric, word=cell.verdict, speed_up=cell.speed_up,
             baseline=cell.baseline, measured=cell.measured, units=cell.prompts, floor=cell.noise_floor,
         )  # fmt: skip
+        if cell.rounds < FEWEST_ROUNDS:
+            bare = Ratio(value=cell.speed_up.value) if cell.speed_up else None
+            return replace(said, word="no evidence", speed_up=bare)
         if not over_rounds or cell.prompts >= FEWEST_PROMPTS or not cell.prompts:
             return said
         of_rounds, floor = self.over_rounds(self.variant, cell), self._floor(cell)
@@ -147,6 +151,18 @@ class Case:
             units=len(of_rounds.rounds), of=f"{cell.prompts} prompt{'s' if cell.prompts > 1 else ''}",
             floor=floor,
         )  # fmt: skip
+
+    def count_rounds(self, metrics: Sequence[str], classes: Sequence[str] = ()) -> int:
+        """Return the most rounds of a cell of some metrics in some classes, of all where none is named; 0 of none."""
+        loads = self.loads()
+        return max(
+            (
+                cell.rounds
+                for cell in self.cells
+                if cell.metric in metrics and cell.load in loads and (not classes or cell.class_ in classes)
+            ),
+            default=0,
+        )
 
     def over_rounds(self, arm: str, cell: Cell | Found) -> Between:
         """Return the speed-up of an arm against the baseline round by round."""

@@ -25,7 +25,7 @@ from tandem.bench.judge import because, survivors
 from tandem.bench.judge.cells import counted_rounds, holm
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Controls, Load, Ratio, Share, Word
-from tandem.bench.judge.interval import LEVEL, Estimate, estimate
+from tandem.bench.judge.interval import FEWEST_ROUNDS, LEVEL, Estimate, estimate
 from tandem.bench.judge.observations import NO_DIGEST, UNKNOWN, Observations, observe
 from tandem.bench.judge.pairs import JUDGED, Grouped
 from tandem.bench.judge.ratio import exp, ratio_of
@@ -42,6 +42,7 @@ _BEFORE, _AFTER = "before ", "after "
 _WHOLE, _LENGTH = "e2e_ms", "completion_tokens"
 _SOUND, _REFUSED = 0, 1  # codes of contents in a merged run
 _Place = tuple[str, Load, str]
+_Rounds = dict[tuple[str, str, Load], set[int]]
 
 
 def compare(before: Path, after: Path, *, margin: float) -> Comparison:
@@ -62,16 +63,25 @@ def compared(before: Observations, after: Observations, *, margin: float) -> Com
     both = shared(before, after)
     checked = (controls(before), controls(after))
     differ = differences(before.run, after.run, both)
-    grouped = Grouped(_merged(before, after, both, checked))
-    floors = _floors(*checked)
-    rounds = [_count_rounds(seen, controls) for seen, controls in zip((before, after), checked, strict=True)]
-    blocked = _blocked(checked, [one.what for one in differ if one.blocks], rounds)
+    parts = (
+        _Part(before, _BEFORE, {suite: suite for suite in both.suites.values()}, checked[0]),
+        _Part(after, _AFTER, dict(both.suites), checked[1]),
+    )
+    grouped = Grouped(_merged(parts, both))
+    floors, rounds = _floors(*checked), [_list_rounds(part, both) for part in parts]
+    blocked = _blocked(checked, [one.what for one in differ if one.blocks])
     greedy = not before.run.temperature and not after.run.temperature
     outputs = tuple(_outputs(grouped.seen, both)) if greedy else ()
     found = [*_figures(grouped, both), *_gains(grouped, both, before.baseline, after.baseline)]
     adjusted = _adjusted([one.estimate for one in found])
     rows = tuple(
-        _row(one, p, floors.get((one.class_, one.load, one.metric)), blocked, margin)
+        _row(
+            one,
+            p,
+            floors.get((one.class_, one.load, one.metric)),
+            blocked or _explain_short(one, before.baseline, rounds),
+            margin,
+        )
         for one, p in zip(found, adjusted, strict=True)
     )
     return Comparison(
@@ -101,15 +111,11 @@ class _Found(NamedTuple):
     length: Ratio | None
 
 
-def _merged(before: Observations, after: Observations, both: Shared, checked: Sequence[Controls]) -> Observations:
+def _merged(parts: Sequence[_Part], both: Shared) -> Observations:
     """Return one run that has each arm twice; its rounds are one, since no round of one run belongs to one of another.
 
     Requests of other suites, of arms that only one run has and of marked rounds are left out.
     """
-    parts = [
-        _Part(before, _BEFORE, {suite: suite for suite in both.suites.values()}, checked[0]),
-        _Part(after, _AFTER, dict(both.suites), checked[1]),
-    ]
     rows = [_rows(part, both) for part in parts]
     coded: dict[str, Any] = {
         "arm": _recoded([[part.sign + name for name in part.seen.arms] for part in parts], parts, rows, "arm"),
@@ -125,7 +131,7 @@ def _merged(before: Observations, after: Observations, both: Shared, checked: Se
     }
     length = len(joined["failed"])
     return replace(
-        before,
+        parts[0].seen,
         arms=coded["arm"][0], prompts=coded["prompt"][0], classes=coded["class_"][0], loads=coded["load"][0],
         arm=coded["arm"][1], prompt=coded["prompt"][1], class_=coded["class_"][1], load=coded["load"][1],
         round=np.zeros(length, np.intp), error=np.zeros(length, np.intp), contents=("sound", "refused"),
@@ -299,17 +305,30 @@ def _floors(before: Controls, after: Controls) -> dict[_Place, float]:
     return {place: ratio * known[1][place] for place, ratio in known[0].items() if place in known[1]}
 
 
-def _count_rounds(seen: Observations, checked: Controls) -> int:
-    """Return how many rounds of a run count, control rounds left out."""
-    counted = Grouped(seen, counted_rounds(seen, checked)).rows() & ~seen.in_control_rounds()
-    return len(np.unique(seen.round[counted]))
+def _list_rounds(part: _Part, both: Shared) -> _Rounds:
+    """Return the rounds in which each arm answered in a class at a load, control rounds left out."""
+    seen, answered = part.seen, _rows(part, both) & ~part.seen.failed & ~part.seen.in_control_rounds()
+    rounds: _Rounds = {}
+    for arm, class_, load, round_ in np.unique(
+        np.column_stack([column[answered] for column in (seen.arm, seen.class_, seen.load, seen.round)]), axis=0
+    ).tolist():
+        rounds.setdefault((seen.arms[arm], seen.classes[class_], seen.loads[load]), set()).add(round_)
+    return rounds
 
 
-def _blocked(checked: Sequence[Controls], asked: Sequence[str], rounds: Sequence[int]) -> str:
+def _explain_short(one: _Found, baseline: str, rounds: Sequence[_Rounds]) -> str:
+    """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
+    arms = (one.arm,) if one.kind == "figure" else (baseline, one.arm)
+    fewest = min(
+        len(set.intersection(*(of_run.get((arm, one.class_, one.load), set()) for arm in arms))) for of_run in rounds
+    )
+    if fewest >= FEWEST_ROUNDS:
+        return ""
+    return f"a run is short: {because.few_rounds(fewest) or 'both arms answered in no round of it'}"
+
+
+def _blocked(checked: Sequence[Controls], asked: Sequence[str]) -> str:
     """Say why nothing may be called, whatever the figures; empty where it may."""
-    few = because.few_rounds(min(rounds))
-    if few:
-        return f"a run is short: {few}"
     void = [why for run in checked for why in run.void]
     if void:
         return f"a run is void: {void[0]}"

@@ -17,7 +17,7 @@ import numpy as np
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.judge.form import MARGIN, Check
 from tandem.bench.judge.headline import DECIDING
-from tandem.bench.judge.interval import Estimate, estimate, interval_at
+from tandem.bench.judge.interval import FEWEST_ROUNDS, Estimate, estimate, interval_at
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.ratio import exp
 from tandem.bench.quantiles import Values
@@ -109,7 +109,10 @@ def drift(course: Course) -> Check:
     found = {name: _drift(arm) for name, arm in course.repeated()}
     known = {name: each for name, each in found.items() if each is not None}
     if not known:
-        return _absent("drift", "no variant was asked 3 prompts in two rounds, so a drift cannot be seen: --rounds 2")
+        return _absent(
+            "drift",
+            f"no variant was asked 3 prompts in two rounds, so a drift cannot be seen: --rounds {FEWEST_ROUNDS}",
+        )
     says = f"from its first round to its last, {{arm}} became {{change}} against {course.arms[0]}"
     return _judged("drift", known, says, "; the speed-up depends on when it was measured")
 
@@ -155,7 +158,7 @@ def order(seen: Observations, course: Course) -> Check:
         return Check(
             name="order", result="caution",
             sentence="every class was asked of the arms in one order only, so what an order does is in every speed-up: "
-            "ask 2 rounds, or so many prompts that half of them fill the concurrency",
+            f"ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the concurrency",
         )  # fmt: skip
     found = estimate(contributions)
     if found is None:

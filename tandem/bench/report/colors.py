@@ -28,10 +28,12 @@ DARK: Mapping[str, str] = {
 ARMS = 4
 """So many arms are drawn in one chart: the baseline and three variants."""
 
-WORDS: Mapping[Word, str] = {
-    "faster": "var(--faster)", "slower": "var(--slower)", "same": "var(--same)",
-    "mixed": "var(--caution-text)", "no evidence": "var(--none)",
+TONES: Mapping[str, str] = {
+    "good": "var(--faster)", "bad": "var(--slower)", "even": "var(--same)", "caution": "var(--caution-text)",
+    "open": "var(--none)",
 }  # fmt: skip
+"""Class of a tone to the color of its words and marks; templates/report.css has the same of the page's classes."""
+
 SHAPES: Mapping[Word, str] = {
     "faster": "triangle-right", "slower": "triangle-left", "same": "square", "mixed": "diamond",
     "no evidence": "circle",

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import FILE, Cell, Headline, Load, TailSpeedUp, Verdict
-from tandem.bench.report.colors import SHAPES, WORDS
+from tandem.bench.judge.form import FILE, Cell, Headline, Load, OutputFinding, TailSpeedUp, Verdict, Word
+from tandem.bench.report.colors import SHAPES, TONES
 from tandem.bench.report.drawing import FULL, NARROW, Chart, Spec
 from tandem.bench.report.markup import Html, table
+from tandem.bench.report.opening import find_tone
 from tandem.bench.report.rows import Layout, is_narrow, layout, legible, named
 
 MOST_ROWS = 30
@@ -23,18 +24,28 @@ _STEP, _SMALL_STEP = 30, 24
 _FARTHEST = 50.0  # a speed-up beyond is drawn at the edge
 _LEAST_SPAN = 1.25  # each side of 1
 _ROOM = 1.04
+_COLORS_OF_FASTER: Mapping[OutputFinding, str] = {
+    "the same": "", "not shown": " Faster is amber: that outputs are the same is not shown.",
+    "not the same": " Faster is red: outputs are not the same.",
+}  # fmt: skip
 _FINE, _MIDDLE = 2.2, 7.0  # spans up to which ticks are tenths, and halves
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """What a forest plot draws: the cells in their order, and how many there are."""
+    """What a forest plot draws: the cells of a variant in their order, and how many there are."""
 
+    headline: Headline
     cells: tuple[Cell, ...]
     of: int
     margin: float
     baseline: str
     loads: int
+
+    @property
+    def colors(self) -> dict[Word, str]:
+        """Color of each word: that of the verdict, by which faster is green beside equal outputs alone."""
+        return {word: TONES[find_tone(self.headline, word).class_] for word in SHAPES}
 
 
 def plots(verdict: Verdict, headline: Headline, place: int) -> tuple[Chart, ...]:
@@ -57,7 +68,7 @@ def plots(verdict: Verdict, headline: Headline, place: int) -> tuple[Chart, ...]
     return tuple(
         _chart(
             verdict,
-            _drawn(cells, rows, verdict),
+            _drawn(headline, cells, rows, verdict),
             f"speed-up-{place}" + (f"-{number}" if number else ""),
             small=number > 0,
         )
@@ -70,10 +81,13 @@ def _row_of(cell: Cell) -> tuple[str, Load]:
     return cell.class_, cell.load
 
 
-def _drawn(cells: Sequence[Cell], rows: Mapping[tuple[str, Load], int], verdict: Verdict) -> Drawn:
+def _drawn(headline: Headline, cells: Sequence[Cell], rows: Mapping[tuple[str, Load], int], verdict: Verdict) -> Drawn:
     shown = sorted((cell for cell in cells if _row_of(cell) in rows), key=lambda cell: rows[_row_of(cell)])
     loads = len({cell.load for cell in cells})
-    return Drawn(cells=tuple(shown), of=len(cells), margin=verdict.margin, baseline=verdict.baseline, loads=loads)
+    return Drawn(
+        headline=headline, cells=tuple(shown), of=len(cells), margin=verdict.margin, baseline=verdict.baseline,
+        loads=loads,
+    )  # fmt: skip
 
 
 def _chart(verdict: Verdict, drawn: Drawn, name: str, *, small: bool) -> Chart:
@@ -107,10 +121,11 @@ def _says(drawn: Drawn, verdict: Verdict, *, small: bool) -> str:
         if floors
         else "There is no noise floor: the baseline was not measured against itself."
     )
+    color = _COLORS_OF_FASTER[drawn.headline.output] if any(cell.verdict == "faster" for cell in drawn.cells) else ""
     return (
         f"Each mark is the geometric mean over prompts, its line the {words.level(verdict)} interval; right of 1 the "
         f"variant is better. The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is "
-        f"the same. {floor}{left}"
+        f"the same. {floor}{color}{left}"
     )
 
 
@@ -205,11 +220,12 @@ def _spec(drawn: Drawn, width: int, *, small: bool) -> Spec:
             {"data": {"values": [{"one": 1}]}, "mark": {"type": "rule", "color": "var(--muted)", "strokeWidth": 1},
              "encoding": {"x": x | {"field": "one"}}},
             {"mark": {"type": "rule", "strokeWidth": 2.5, "strokeCap": "round"},
-             "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": _by_word(WORDS)}},
+             "encoding": {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": _by_word(drawn.colors)}},
             {"mark": {"type": "point", "filled": True, "size": 90, "opacity": 1, "stroke": "var(--card)",
                       "strokeWidth": 1},
-             "encoding": {"x": x | {"field": "value"}, "y": y, "color": _by_word(WORDS), "shape": _by_word(SHAPES)}},
-            *_told(places, y),
+             "encoding": {"x": x | {"field": "value"}, "y": y, "color": _by_word(drawn.colors),
+                          "shape": _by_word(SHAPES)}},
+            *_told(places, y, drawn.colors),
             *named(places, names),
         ],
     }  # fmt: skip
@@ -258,13 +274,13 @@ def _floor(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _told(places: Layout, y: dict[str, Any]) -> list[dict[str, Any]]:
+def _told(places: Layout, y: dict[str, Any], colors: Mapping[Word, str]) -> list[dict[str, Any]]:
     """Return the figures of each row as text: on the right, on a phone above the marks."""
 
     def written(field: str, x: float, **mark: Any) -> dict[str, Any]:
         return {
             "mark": {"type": "text", "x": x, "baseline": "middle", "align": "left", **mark},
-            "encoding": {"y": y, "text": {"field": field}, "color": _by_word(WORDS)},
+            "encoding": {"y": y, "text": {"field": field}, "color": _by_word(colors)},
         }
 
     if places.narrow:

@@ -42,9 +42,15 @@ _TONES_OF_FASTER: dict[OutputFinding, Tone] = {
 }
 
 
-def find_tone(headline: Headline) -> Tone:
-    """Return how a verdict looks: green is for a faster variant whose output is shown to be the baseline's, alone."""
-    return _TONES_OF_FASTER[headline.output] if headline.finding == "faster" else TONES[headline.finding]
+def find_tone(headline: Headline, word: Finding | None = None) -> Tone:
+    """Return how a word of a variant looks: green is for faster with output shown to be the baseline's, alone.
+
+    Args:
+        headline: of the variant.
+        word: of one of its cells; None for its verdict.
+    """
+    word = word or headline.finding
+    return _TONES_OF_FASTER[headline.output] if word == "faster" else TONES[word]
 
 
 def title(verdict: Verdict) -> str:

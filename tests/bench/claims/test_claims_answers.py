@@ -11,6 +11,7 @@ from observed import Asked, observed, table, with_figures
 from tandem.bench.claims.answers import BY, answers
 from tandem.bench.claims.register import ASKS, register
 from tandem.bench.judge.form import Acceptance, Cell, Controls, Equality, Load, MarkedRound, Ratio
+from tandem.bench.judge.interval import FEWEST_ROUNDS
 from tandem.bench.judge.observations import observe
 from tandem.bench.manifest import Speculation
 
@@ -227,6 +228,23 @@ def test_three_times_is_not_contradicted_while_a_single_prompt_reaches_it_withou
     assert "without an interval, own at concurrency 4: TPOT" in found.why
 
 
+@pytest.mark.parametrize(("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "contradicted")])
+def test_a_claim_of_speed_needs_the_rounds_of_a_verdict(rounds, word):
+    found = answer("C1", cell("json", "tpot_ms", "no evidence", (2.0, 1.8, 2.2), rounds=rounds), seen=of_the_post())
+
+    assert found.answer == word
+    assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in found.why) is (word == "no evidence")
+
+
+def test_a_class_of_few_rounds_keeps_three_times_open():
+    whole = cell("json", "tpot_ms", "faster", (2.0, 1.8, 2.2))
+    short = cell("report", "tpot_ms", "no evidence", (4.0, 3.8, 4.2), rounds=FEWEST_ROUNDS - 1)
+    found = answer("C1", whole, short, seen=of_the_post())
+
+    assert found.answer == "no evidence"
+    assert "without an interval, report at concurrency 4" in found.why
+
+
 @pytest.mark.parametrize(("seconds", "told"), [(16.0, "16.0 s"), (120.0, "2.00 min"), (10_800.0, "3.00 h")])
 def test_a_run_s_length_is_told_in_a_unit_that_fits(seconds, told):
     seen = one_prompt(AHEAD)
@@ -407,6 +425,12 @@ def test_fewer_target_steps_that_are_no_faster_after_a_prefill_that_is_not_is_wh
     per_token, step, ttft, word
 ):
     assert answer("C13", step, ttft("repetition", "ttft_ms"), acceptance=steps(per_token)).answer == word
+
+
+def test_target_steps_of_few_rounds_are_no_evidence():
+    quick, ttft = (msgspec.structs.replace(one, rounds=1) for one in (QUICK_STEP, same("repetition", "ttft_ms")))
+
+    assert answer("C13", quick, ttft, acceptance=steps(0.4)).answer == "no evidence"
 
 
 # set-up

@@ -100,6 +100,32 @@ def test_a_run_of_fewer_than_four_rounds_is_not_called(short):
     assert found.rows[0].why.startswith("a run is short: 3 rounds")
 
 
+@pytest.mark.parametrize("class_rounds", [3, 4])
+def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
+    stated["2026-11-01"] = stated["2026-11-02"] = Controls(floors=tuple(
+        msgspec.structs.replace(floor, class_=class_) for floor in floors(1.01).floors for class_ in ("repeat", "json")
+    ))  # fmt: skip
+    days = [
+        run(day, spec=spec, requests=[
+            Asked(arm=arm, class_="json", prompt=f"j{number}", round=round_, e2e_ms=ms * (1 + number / 10))
+            for round_ in range(class_rounds) for arm, ms in (("base", 1000), ("spec", spec)) for number in range(12)
+        ])
+        for day, spec in ((1, 500.0), (2, 250.0))
+    ]  # fmt: skip
+    found = [one for one in compared(*days, margin=0.05).rows if (one.arm, one.metric) == ("spec", "e2e_ms")]
+    words = {(one.kind, one.class_): one.verdict for one in found}
+
+    assert (words["figure", "repeat"], words["gain", "repeat"]) == ("faster", "faster")
+    assert {words["figure", "json"], words["gain", "json"]} == {"faster" if class_rounds == 4 else "no evidence"}
+
+
+def test_a_gain_of_arms_that_share_no_round_is_not_called():
+    def shift_rounds(seen):
+        return dataclasses.replace(seen, round=seen.round + 4 * seen.of_arm("spec"))
+
+    assert row(shift_rounds(run(1)), run(2, spec=250.0), kind="gain").verdict == "no evidence"
+
+
 def test_a_difference_inside_both_floors_together_is_not_called(stated):
     stated["2026-11-01"] = stated["2026-11-02"] = floors(1.2)
     below, beyond = row(run(1), run(2, spec=400.0)), row(run(1), run(2, spec=300.0))

@@ -104,7 +104,7 @@ def test_what_halves_differ_by_is_left_out_unless_they_are_swapped(places, resul
 
 
 @pytest.mark.parametrize(("starts", "result"), [(0, "absent"), (1, "absent"), (5, "absent"), (6, "passed")])
-def test_what_starts_differ_by_is_left_out_of_fewer_than_six(starts, result):
+def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
     asked = [request for number in range(max(starts, 1)) for request in both(number)]
     seen = observed([replace(one, start=f"{one.arm}-{one.round}" if starts else None) for one in asked])
     found = controls(seen)

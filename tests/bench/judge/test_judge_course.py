@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -12,6 +13,7 @@ from observed import Asked, observed
 
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Check
+from tandem.bench.judge.interval import FEWEST_ROUNDS
 from tandem.bench.judge.observations import Observations
 
 PROMPTS = 12
@@ -110,6 +112,11 @@ def test_where_one_order_was_asked_its_effect_cannot_be_told_from_the_speed_up()
     found = check(asked(steady, halves=False), "order")
 
     assert (found.result, "one order only" in found.sentence) == ("caution", True)
+
+
+@pytest.mark.parametrize(("name", "seen"), [("drift", {"rounds": 1}), ("order", {"halves": False})])
+def test_who_lacks_rounds_is_told_the_rounds_of_a_verdict(name, seen):
+    assert re.findall(r"(?:--rounds|ask) (\d+)", check(asked(steady, **seen), name).sentence) == [str(FEWEST_ROUNDS)]
 
 
 def test_arms_that_are_asked_at_once_have_no_order():

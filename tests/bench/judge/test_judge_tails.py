@@ -124,7 +124,7 @@ def test_a_tail_that_may_be_slower_takes_the_word_away():
     assert (cell.verdict, "but the mean is" in cell.why) == ("no evidence", True)
 
 
-def test_a_slower_tail_beside_a_median_that_is_the_same_is_mixed():
+def test_a_slower_tail_beside_the_same_median_is_mixed():
     (cell,) = judge_e2e(slow_every_fourth(faster=1.0))
 
     assert (cell.verdict, cell.why.startswith("the median is the same, and the ")) == ("mixed", True)

@@ -174,7 +174,7 @@ def test_green_is_a_faster_variant_with_the_same_outputs():
 @pytest.mark.parametrize(("words", "counts"), [
     (("garbage",), "6 of 24 answers of base (6 garbage)"), (("loop", "garbage"), "6 of 24 answers of base (3 "),
 ])  # fmt: skip
-def test_garbage_and_loops_of_either_arm_are_counted_in_the_sentence(words, counts):
+def test_the_sentence_counts_garbage_and_loops_of_either_arm(words, counts):
     rows = [
         Asked(arm=arm, prompt=f"p{prompt}", round=number, e2e_ms=ms * by / (2.0 if arm == "spec" else 1.0),
               content=words[prompt % len(words)] if number == 0 else "ok")
@@ -191,7 +191,7 @@ def test_where_neither_arm_gives_text_nothing_is_said():
     assert headline(twice_as_fast(content="garbage")).finding == "no evidence"
 
 
-def test_noise_of_a_server_from_round_to_round_is_seldom_called():
+def test_noise_from_round_to_round_is_seldom_called():
     truth = Truth(ratio={"spec": dict.fromkeys("abcd", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
     false = sum(headline(drawn(truth, seed)).finding in {"faster", "slower", "mixed"} for seed in range(60))
 

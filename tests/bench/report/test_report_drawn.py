@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import re
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -12,10 +14,10 @@ import msgspec
 import numpy as np
 import pytest
 
-from tandem.bench.judge.form import Controls, Cost, Load, MarkedRound, Verdict
+from tandem.bench.judge.form import Controls, Cost, Load, MarkedRound, OutputFinding, Verdict
 from tandem.bench.judge.observations import Observations, observe
 from tandem.bench.report import accepted, cost, forest, output, over_time, speed, spreads
-from tandem.bench.report.drawing import FULL, NARROW, Chart
+from tandem.bench.report.drawing import FULL, NARROW, Chart, compose_slide
 from tandem.bench.report.section import Section
 
 MEASURED = Path(__file__).parents[2] / "watch" / "measured" / "run"
@@ -53,6 +55,28 @@ def test_a_forest_has_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
 
     values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
     assert sorted(values, reverse=True) == [row["value"] for row in drawn]
+
+
+@pytest.mark.parametrize(
+    ("found", "color"), [("the same", "faster"), ("not shown", "caution-text"), ("not the same", "slower")]
+)
+def test_faster_is_green_beside_equal_outputs_alone(verdict: Verdict, found: OutputFinding, color: str) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], output=found)
+    drawn = [
+        spec
+        for chart in forest.plots(verdict, headline, 0)
+        for spec in (chart.spec(FULL), chart.spec(NARROW), compose_slide(chart, None))
+    ]
+    ranges = re.findall(r'"domain": \["faster"[^]]*\], "range": \["(var[^"]*)"', json.dumps(drawn))
+
+    assert len(ranges) >= 3 * len(drawn)
+    assert set(ranges) == {f"var(--{color})"}
+
+
+def test_a_chart_says_why_faster_is_not_green(verdict: Verdict) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
+
+    assert "Faster is red: outputs are not the same." in forest.plots(verdict, headline, 0)[0].says
 
 
 def test_what_would_decide_a_row_is_said_once(verdict: Verdict) -> None:
