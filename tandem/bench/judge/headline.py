@@ -128,7 +128,8 @@ class _Case:
         """Whether the variant's outputs are shown to be the baseline's."""
         if self.altered:
             return "not the same"
-        shown = self.equality is not None and self.equality.result == "the same"
+        refused = any(2 * arm.refused > arm.checked for arm in self.broken)
+        shown = not refused and self.equality is not None and self.equality.result == "the same"
         return "the same" if shown else "not shown"
 
     @cached_property

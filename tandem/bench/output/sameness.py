@@ -82,8 +82,11 @@ def result(found: Found) -> tuple[Result, str]:
         return "no evidence", f"{said}; {sampled}."
     if found.excess is not None and found.excess.p <= found.alpha:
         return "differs", f"{said}, more than the baseline's own, {_own(found)}, can explain (p {found.excess.p:.2g})."
-    if found.prompts < FEWEST_PROMPTS:
-        return "no evidence", f"{said}: too few prompts to conclude from; ask {FEWEST_PROMPTS} or more."
+    few = f": too few prompts to conclude from; ask {FEWEST_PROMPTS} or more" if found.prompts < FEWEST_PROMPTS else ""
+    if found.pairs.lost + found.pairs.silent > len(found.pairs):
+        few = "; more pairs are left out than are compared"
+    if few:
+        return "no evidence", f"{said}{few}."
     return _compared(found, said)
 
 

@@ -159,6 +159,13 @@ def test_outputs_that_are_not_shown_equal_are_in_the_word(equal):
     assert find_tone(found).class_ == "caution"
 
 
+@pytest.mark.parametrize("word", ["loop", "refusal"])
+def test_outputs_that_are_mostly_refused_are_not_shown_equal(word):
+    found = headline(twice_as_fast(content=word))
+
+    assert (found.finding, found.output, find_tone(found).class_) == ("faster", "not shown", "caution")
+
+
 def test_other_outputs_are_in_the_word():
     differs = Equality(variant="spec", by="characters", result="differs", sentence="Outputs differ.")
     found = headline(twice_as_fast(), equal=(differs,))

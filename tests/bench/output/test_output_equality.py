@@ -252,6 +252,16 @@ def test_one_prompt_alone_is_no_evidence(tmp_path):
     assert (found.result, found.lengths.value, found.lengths.low) == ("no evidence", 1.0, None)
 
 
+@pytest.mark.parametrize(("answered", "result"), [(5, "no evidence"), (6, "the same")])
+def test_outputs_are_not_the_same_where_most_pairs_are_lost(tmp_path, answered, result):
+    failing = {"error": "closed", "text": "", "completion_tokens": None, "content": None}
+    prompts = iter(range(12))
+
+    found = only(tmp_path, {"base": text, "spec": lambda *of: text(*of) if next(prompts) < answered else failing})
+
+    assert found.result == result
+
+
 def test_a_variant_that_failed_everywhere_has_no_pair_and_says_how_many_were_lost(tmp_path):
     failing = {"error": "closed", "text": "", "completion_tokens": None, "content": None}
 
