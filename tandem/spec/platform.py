@@ -46,6 +46,7 @@ class Offerings(Record):
 
     offerings: dict[str, dict[str, Figure[tuple[str, ...]]]]
     zones: dict[str, Figure[tuple[str, ...]]]
+    billing_codes: dict[str, Figure[str]] = Field(description="region to what begins its usage types on a bill")
     sources: dict[str, Source]
 
 

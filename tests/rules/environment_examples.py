@@ -15,6 +15,7 @@ from example import (
     Changes,
     Example,
     native,
+    no_billing_codes,
     no_digests,
     offered,
     small,
@@ -111,6 +112,20 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={"environment.guard.budget_usd": 286},
         passed={"environment.guard.budget_usd": 287},
     ),
+    "budget-own": Example(
+        path="tags",
+        found={"environment.guard.budget_usd": 572, "twin.guard.budget_usd": 2000},
+        passed={"environment.guard.budget_usd": 573, "twin.guard.budget_usd": 2000},
+    ),
+    "budget-by-hand": Example(
+        path="region",
+        found={
+            **small(), "environment.region": "ap-southeast-4", f"{CAPACITY}.zone": "apse4-az3",
+            "environment.network.zones": ["apse4-az1", "apse4-az3"],
+        },
+        passed=small(),
+    ),
+    "billing-code": Example(path="region", vary=no_billing_codes),
     "storage-price-dated": Example(
         path="artifacts.usd_per_gb_month_date",
         found={"environment.artifacts.usd_per_gb_month": 0.02},

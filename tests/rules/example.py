@@ -105,6 +105,11 @@ def no_digests(catalogue: Catalogue) -> Catalogue:
     return with_fields(catalogue, digests=catalogue.digests.model_copy(update={"digests": {}}))
 
 
+def no_billing_codes(catalogue: Catalogue) -> Catalogue:
+    """Forget every region's billing code."""
+    return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"billing_codes": {}}))
+
+
 def vulnerable(old: Runtime) -> dict[str, Any]:
     """Let an image have a known vulnerability."""
     vulnerabilities = old.image.vulnerabilities.model_copy(update={"value": "one HIGH"})

@@ -183,7 +183,8 @@ def known() -> Catalogue:
                 "trn2.48xlarge": {"us-east-2": fig(("use2-az1", "use2-az3"))},
                 "trn2.3xlarge": {"us-east-2": fig(zones), "ap-southeast-4": fig(("apse4-az3",))},
             },
-            zones={"us-east-2": fig(zones), "us-west-2": fig(("usw2-az1", "usw2-az2"))}, sources=SOURCES,
+            zones={"us-east-2": fig(zones), "us-west-2": fig(("usw2-az1", "usw2-az2"))},
+            billing_codes={"us-east-2": fig("USE2"), "ap-southeast-4": fig("APS6")}, sources=SOURCES,
         ),
         kubernetes=Kubernetes(
             floor=fig("1.35"), default=fig("1.36"), sources=SOURCES,

@@ -45,6 +45,7 @@ def _call(service: str, operation: str, action: str | None = None) -> Call:
 CALLS = (
     _call("sts", "GetCallerIdentity", ""),
     _call("autoscaling", "DescribeAutoScalingGroups"),
+    _call("budgets", "DescribeBudget", "budgets:ViewBudget"),
     _call("ce", "ListCostAllocationTags"),
     _call("cloudformation", "DescribeStacks"),
     _call("ec2", "DescribeAvailabilityZones"),
@@ -125,6 +126,7 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
     prefixes = {prefix_of(environment), former_prefix_of(environment)}  # an older release's objects still rule
     queue = [arn("sqs", names.dead_letter_queue(environment))]
     found = {
+        "budgets:ViewBudget": [f"arn:{place}:budgets::{account}:budget/{names.budget(environment)}"],
         "cloudformation:DescribeStacks": [arn("cloudformation", f"stack/{environment.name}-*/*")],
         "ecr:DescribeImages": [arn("ecr", f"repository/{name}") for name in own],
         "eks:DescribeCluster": [arn("eks", f"cluster/{cluster}")],

@@ -54,6 +54,7 @@ CHECKS = (
     Check(id="reservation", group="capacity", find=capacity.reservation),
     Check(id="price", group="capacity", find=capacity.price, needed=False),
     Check(id="cost-tag", group="capacity", find=money.cost_tag, needed=False),
+    Check(id="budget", group="capacity", find=money.budget, needed=False),
     Check(id="bucket", group="artifacts", find=storage.bucket),
     Check(id="images", group="artifacts", find=storage.images, needed=False),
     Check(id="own-images", group="artifacts", find=storage.own_images, needed=False),

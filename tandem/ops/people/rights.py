@@ -63,7 +63,7 @@ RIGHTS = (
     Right(kinds=_SEES, on="secret", needs=("doctor",), actions=("secretsmanager:DescribeSecret",)),
     Right(kinds=_SEES, on="topic", needs=("doctor",), actions=("sns:ListSubscriptionsByTopic",)),
     Right(kinds=_SEES, on="bootstrap version", needs=("doctor",), actions=("ssm:GetParameter",)),
-    Right(kinds=("viewer",), on="budgets", needs=("status", "start"), actions=("budgets:ViewBudget",)),
+    Right(kinds=_SEES, on="budgets", needs=("status", "start", "doctor"), actions=("budgets:ViewBudget",)),
     Right(kinds=("viewer",), on="everywhere", actions=("cloudwatch:DescribeAlarms", "cloudwatch:GetMetricStatistics"),
           needs=("status", "start", "stop by the function", "stop", "destroy")),
     Right(kinds=_SEES, on="schedules", needs=("status", "start", "doctor"), actions=("scheduler:GetSchedule",)),
