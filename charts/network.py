@@ -79,7 +79,7 @@ def _not_s3(environment: Environment) -> list[str]:
 def _endpoints(environment: Environment) -> list[Spec]:
     """Return the rule that reaches the interface endpoints of a new network; an existing one's are admitted already."""
     network = environment.network
-    if not (isinstance(network, NewNetwork) and network.interface_endpoints):
+    if not (isinstance(network, NewNetwork) and network.has_interface_endpoints):
         return []
     return [{"to": [{"ipBlock": {"cidr": network.cidr}}], "ports": [{"protocol": "TCP", "port": HTTPS}]}]
 

@@ -11,17 +11,6 @@ from constructs import Construct
 from stacks.tags import named
 from stacks.vpc import Vpc
 
-# What nodes and pods of a cluster without internet call (EKS user guide, private clusters, 2024-12; eks-auth is
-# Pod Identity). Each costs by the hour and zone, so the guide's others come with the program that calls them:
-# xray (no traces), elasticloadbalancing (no load balancer), ssm and kms (no shell, no client-side encryption).
-# monitoring is for the bench, whose figures go to CloudWatch; the metrics agent writes all it has to logs.
-SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts")
-KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
-# Where nothing leads out of the VPC: a stop, run on a machine inside it, reads and holds the node group's Auto Scaling
-# group. A start and a normal end also call Scheduler and SNS, which have no endpoint here: run them outside.
-CLOSED_SERVICES = ("autoscaling",)
-SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token
-
 
 class Endpoints(Construct):
     """A free S3 gateway endpoint, and interface endpoints for `services`."""

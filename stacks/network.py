@@ -6,13 +6,14 @@ from dataclasses import dataclass
 
 from constructs import Construct
 
-from stacks.endpoints import CLOSED_SERVICES, KUBECTL_SERVICES, SECRET_SERVICES, SERVICES, Endpoints
+from stacks.endpoints import Endpoints
 from stacks.exports import export
 from stacks.flow_logs import FlowLogs
 from stacks.stack import EnvironmentStack
 from stacks.vpc import Vpc
 from tandem.spec import names
 from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
+from tandem.spec.interface_endpoints import list_endpoint_services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +53,9 @@ class NetworkStack(EnvironmentStack):
         )
         name = names.cluster(environment)
         vpc = Vpc(self, "Vpc", network=network, name=name)
-        services = SERVICES + (KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ())
-        services += SECRET_SERVICES if environment.hub.token_secret else ()
-        services += CLOSED_SERVICES if network.nat == "none" else ()
         Endpoints(
             self, "Endpoints", vpc=vpc, cidr=network.cidr, region=environment.region, name=name,
-            services=services if network.interface_endpoints else (),
+            services=list_endpoint_services(environment),
         )  # fmt: skip
         FlowLogs(
             self,

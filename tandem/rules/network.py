@@ -96,10 +96,10 @@ def _once(stamp: Stamp) -> Iterable[Finding]:
 
 def _endpoints(stamp: Stamp) -> Iterable[Finding]:
     network = stamp.environment.network
-    if isinstance(network, NewNetwork) and network.nat == "none" and not network.interface_endpoints:
+    if isinstance(network, NewNetwork) and network.nat == "none" and not network.has_interface_endpoints:
         yield Finding(
-            path="network.interface_endpoints", got="false with nat none", allowed="true with nat none",
-            change="write true, or nat: single: nodes must reach the AWS services to join",
+            path="network.interface_endpoints", got="false with nat none", allowed="true or null with nat none",
+            change="delete it, or nat: single: nodes must reach the AWS services to join",
         )  # fmt: skip
 
 

@@ -90,9 +90,16 @@ class NewNetwork(Record):
     nat: Literal["none", "single", "per-zone"] = Field(
         default="single", description="NAT gateways: none closes the cluster off from the internet"
     )
-    interface_endpoints: bool = Field(
-        default=True, description="interface endpoints for the AWS services that private nodes call"
+    interface_endpoints: bool | None = Field(
+        default=None,
+        description="interface endpoints for the AWS services that private nodes call, paid by the hour and zone; "
+        "null: only with nat none, elsewhere these calls go through the NAT gateway",
     )
+
+    @property
+    def has_interface_endpoints(self) -> bool:
+        """Whether the VPC gets interface endpoints: as declared, else where there is no NAT gateway."""
+        return self.nat == "none" if self.interface_endpoints is None else self.interface_endpoints
 
 
 class Subnet(Record):

@@ -108,6 +108,26 @@ class PriceSource(Source):
     verified: bool = Field(description="whether AWS's own text was read, not somebody else's record of it")
 
 
+class RegionPrices(Record):
+    """What stands in one region while the fleet is parked, in USD; null where no source was read."""
+
+    cluster_hour: Figure[float | None] = Field(description="an EKS cluster of a minor in standard support, by the hour")
+    nat_gateway_hour: Figure[float | None] = Field(description="a NAT gateway, by the hour")
+    public_address_hour: Figure[float | None] = Field(description="a public IPv4 address, by the hour")
+    endpoint_hour: Figure[float | None] = Field(description="an interface endpoint in one zone, by the hour")
+    volume_gb_month: Figure[float | None] = Field(description="a GB of a gp3 volume, by the month")
+    instance_hour: dict[str, Figure[float | None]] = Field(
+        description="system nodes' type to an on-demand Linux instance, by the hour"
+    )
+
+
+class StandingPrices(Record):
+    """Region to the prices of what stands while the fleet is parked."""
+
+    regions: dict[str, RegionPrices]
+    sources: dict[str, PriceSource]
+
+
 class WatchPrices(Record):
     """What watching costs, in USD, in one region."""
 

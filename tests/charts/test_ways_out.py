@@ -69,7 +69,7 @@ def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) ->
         pytest.param("bench", PUBLIC, True, id="bench-s3"),
         pytest.param("bench", AGENT, True, id="bench-agent"),
         pytest.param("bench", METADATA, False, id="bench-metadata"),
-        pytest.param("bench", VPC_ENDPOINT, True, id="bench-cloudwatch-in-the-vpc"),
+        pytest.param("bench", VPC_ENDPOINT, False, id="bench-vpc-without-endpoints"),
         pytest.param("bench", (VPC_ENDPOINT[0], 80), False, id="bench-vpc-another-port"),
         pytest.param("bench", PEERED, False, id="bench-peered-network"),
         pytest.param("bench", API_SERVER, False, id="bench-kubernetes-api"),
@@ -92,10 +92,13 @@ def test_a_hubs_port_is_not_the_compile_pods() -> None:
     assert not reaches(policies(own), "compile", (PUBLIC[0], 8443))
 
 
-def test_without_interface_endpoints_a_bench_calls_nothing_in_the_vpc() -> None:
-    network = HOME.network.model_copy(update={"interface_endpoints": False})
+@pytest.mark.parametrize("port", [443, 80])
+def test_a_bench_reaches_interface_endpoints_by_https_alone(port: int) -> None:
+    network = HOME.network.model_copy(update={"interface_endpoints": True})
 
-    assert not reaches(policies(HOME.model_copy(update={"network": network})), "bench", VPC_ENDPOINT)
+    specs = policies(HOME.model_copy(update={"network": network}))
+
+    assert reaches(specs, "bench", (VPC_ENDPOINT[0], port)) is (port == 443)
 
 
 def test_in_an_existing_network_s3_may_be_at_a_private_address() -> None:

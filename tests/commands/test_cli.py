@@ -132,6 +132,34 @@ def test_show_prints_the_price_with_its_date(specs: Path, capsys: pytest.Capture
     assert "35.76 USD per node-hour (your figure of 2026-05-31)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_one_figure_says_what_a_parked_environment_costs(
+    specs: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    main([command, "post-us-east-2", *folders(specs)])
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "USD a month while parked" in line]
+    assert len(lines) == 1
+    assert lines[0].endswith("286.08 USD for a run of 8 h")
+
+
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_verbose_prints_the_parts_of_the_parked_cost(
+    specs: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    main([command, "--verbose", "post-us-east-2", *folders(specs)])
+
+    assert "73.00  EKS control plane: 1 cluster" in capsys.readouterr().out
+
+
+def test_an_unknown_price_is_a_question_mark_and_at_least(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", "--verbose", "dev-trn2-3xlarge", *folders(specs)])
+
+    out = capsys.readouterr().out
+    assert "?  NAT gateways: 1" in out
+    assert "  cost        at least " in out
+
+
 def test_show_leaves_fleet_out_while_the_reservation_is_a_placeholder(
     specs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -207,7 +207,7 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
             "environment.network.nat": "none", "environment.network.interface_endpoints": False,
             "environment.registry_mirrors": MIRRORS, "environment.hub": HUB,
         },
-        passed={"environment.network.interface_endpoints": False},
+        passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS, "environment.hub": HUB},
     ),
     "endpoint-named": Example(
         path="cluster.endpoint.cidrs",

@@ -195,6 +195,7 @@ def known() -> Catalogue:
         ),
         digests=Digests(digests={reference: fig(f"sha256:{'0' * 64}") for reference in references}, sources=SOURCES),
         watch_prices=real.catalogue().watch_prices,  # no rule reads them
+        standing_prices=real.catalogue().standing_prices,
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ import re
 import pytest
 from assemblies import Synth, Template, Templates, changed, environment, one, resources, templates
 
+from tandem.spec.interface_endpoints import list_endpoint_services
+
 pytestmark = pytest.mark.cdk
 
 ZONE_NAME = re.compile(r"\b[a-z]{2}(-[a-z]+)+-\d[a-z]\b")
@@ -85,41 +87,44 @@ def services(template: Template) -> set[str]:
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
     wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
 
-    assert services(stacks["native-us-east-2-Network"]) - {"secretsmanager"} == wanted
+    assert services(stacks["closed-Network"]) - {"lambda", "autoscaling"} == wanted
 
 
-def test_staging_reaches_its_secret_inside_the_vpc(stacks: Templates) -> None:
-    assert "secretsmanager" in services(stacks["native-us-east-2-Network"])
+@pytest.mark.parametrize(("secret", "reached"), [("tandem/hub-token", True), (None, False)])
+def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: bool) -> None:
+    closed = changed(environment("post-us-east-2"), network={"nat": "none"}, hub={"token_secret": secret})
+
+    assert ("secretsmanager" in list_endpoint_services(closed)) is reached
 
 
-def test_without_a_secret_there_is_no_endpoint_to_pay_for(network: Template) -> None:
-    assert "secretsmanager" not in services(network)
+def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(stacks: Templates) -> None:
+    assert "lambda" in services(stacks["closed-Network"])
 
 
-def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(network: Template) -> None:
-    assert "lambda" in services(network)
+def test_auto_scaling_is_reached_where_nothing_leads_out(stacks: Templates) -> None:
+    assert "autoscaling" in services(stacks["closed-Network"])
 
 
-@pytest.mark.parametrize(("variant", "reached"), [("closed", True), ("native-us-east-2", False)])
-def test_auto_scaling_is_reached_inside_the_vpc_where_nothing_leads_out(
-    stacks: Templates, variant: str, reached: bool
-) -> None:
-    """Each endpoint costs by the hour and zone; where there is a NAT, a start and a stop go through it."""
-    assert ("autoscaling" in services(stacks[f"{variant}-Network"])) == reached
+@pytest.mark.parametrize("name", ["post-us-east-2", "native-us-east-2", "nat-per-zone"])
+def test_where_a_nat_leads_out_no_endpoint_is_paid_for(stacks: Templates, name: str) -> None:
+    assert services(stacks[f"{name}-Network"]) == set()
 
 
-def test_interface_endpoints_can_be_switched_off(stacks: Templates) -> None:
-    assert services(stacks["nat-per-zone-Network"]) == set()
+def test_interface_endpoints_can_be_had_beside_a_nat() -> None:
+    place = changed(environment("post-us-east-2"), network={"interface_endpoints": True})
+
+    assert {"ecr.dkr", "sts"} < set(list_endpoint_services(place))
+    assert "autoscaling" not in list_endpoint_services(place)
 
 
-def test_endpoints_admit_https_from_the_vpc_only(network: Template) -> None:
-    (rule,) = one(network, "AWS::EC2::SecurityGroup")["SecurityGroupIngress"]
+def test_endpoints_admit_https_from_the_vpc_only(stacks: Templates) -> None:
+    (rule,) = one(stacks["closed-Network"], "AWS::EC2::SecurityGroup")["SecurityGroupIngress"]
 
     assert (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], rule["CidrIp"]) == ("tcp", 443, 443, "10.42.0.0/16")
 
 
-def test_endpoints_call_nobody(network: Template) -> None:
-    (rule,) = one(network, "AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
+def test_endpoints_call_nobody(stacks: Templates) -> None:
+    (rule,) = one(stacks["closed-Network"], "AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
 
     assert rule["CidrIp"] == "127.0.0.1/32"
 
