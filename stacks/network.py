@@ -52,7 +52,8 @@ class NetworkStack(EnvironmentStack):
             scope, id_, environment=environment, description="Tandem: VPC, private subnets, endpoints, flow logs"
         )
         name = names.cluster(environment)
-        vpc = Vpc(self, "Vpc", network=network, name=name)
+        # beside the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
+        vpc = Vpc(self, "Vpc", network=network, nat_zone=environment.capacity.zone, name=name)
         Endpoints(
             self, "Endpoints", vpc=vpc, cidr=network.cidr, region=environment.region, name=name,
             services=list_endpoint_services(environment),

@@ -114,8 +114,16 @@ class ExistingNetwork(Record):
 
     kind: Literal["existing"] = Field(description="`existing`: the VPC is named by ids and left as it is")
     vpc_id: VpcId = Field(description="the VPC")
-    cidr: Cidr = Field(description="its address range, for security group rules")
+    cidr: Cidr = Field(description="its address range")
+    secondary_cidrs: tuple[Cidr, ...] = Field(
+        default=(), max_length=16, description="its further ranges, or those where its interface endpoints answer"
+    )
     subnets: tuple[Subnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
+
+    @property
+    def cidrs(self) -> tuple[str, ...]:
+        """Every range of the VPC, the first one first."""
+        return (self.cidr, *self.secondary_cidrs)
 
 
 class Bootstrap(Record):
@@ -154,7 +162,7 @@ class SystemNodes(Record):
     """The small node group that runs add-ons."""
 
     instance_type: Literal["m7i.large", "m7i.xlarge", "m7i.2xlarge"] = Field(
-        default="m7i.large", description="instance type"
+        default="m7i.xlarge", description="instance type; staging, llmperf and the add-ons share these nodes"
     )
     count: int = Field(default=2, ge=2, le=6, description="nodes; two survive the loss of one")
 

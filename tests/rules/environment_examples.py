@@ -19,6 +19,7 @@ from example import (
     no_digests,
     offered,
     small,
+    system_node,
 )
 from known import ENVIRONMENT
 
@@ -56,8 +57,14 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     ),
     "system-nodes-offered": Example(
         path="cluster.system_nodes.instance_type",
-        vary=offered("m7i.large", "use2-az4"),
-        vary_passed=offered("m7i.large", "use2-az1"),
+        vary=offered("m7i.xlarge", "use2-az4"),
+        vary_passed=offered("m7i.xlarge", "use2-az1"),
+    ),
+    "system-nodes-hold": Example(
+        path="cluster.system_nodes",
+        # 2 models and llmperf take 2000m; 2 nodes leave 2 x (allocatable - 500m) - 1000m
+        vary=system_node(cpu_m=1999, memory_mib=14162),
+        vary_passed=system_node(cpu_m=2000, memory_mib=14162),
     ),
     "capacity-kind": Example(
         path="capacity.kind",
@@ -200,6 +207,11 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     ),
     "subnet-once": Example(
         path="network.zones[2]", found={"environment.network.zones": ["use2-az1", "use2-az3", "use2-az3"]}
+    ),
+    "ranges-apart": Example(
+        path="network.secondary_cidrs[0]",
+        found={"environment.network": {**EXISTING, "secondary_cidrs": ["100.64.4.0/22"]}},
+        passed={"environment.network": {**EXISTING, "secondary_cidrs": ["100.65.0.0/16"]}},
     ),
     "closed-needs-endpoints": Example(
         path="network.interface_endpoints",

@@ -83,6 +83,19 @@ def offered(kind: str, zone: str) -> Vary:
     return vary
 
 
+def system_node(*, cpu_m: int, memory_mib: int) -> Vary:
+    """Return a type of system nodes with so much to hand out."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        table = catalogue.instances.instances
+        figures = {"allocatable_cpu_m": fig(cpu_m), "allocatable_memory_mib": fig(memory_mib)}
+        node = table["trn2.3xlarge"].model_copy(update=figures)
+        instances = catalogue.instances.model_copy(update={"instances": {**table, "m7i.xlarge": node}})
+        return with_fields(catalogue, instances=instances)
+
+    return vary
+
+
 def disk(gigabytes: int) -> Vary:
     """Return a small instance with so much local disk."""
 

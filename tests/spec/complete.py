@@ -66,6 +66,7 @@ OTHER_ENVIRONMENT: dict[str, Any] = {
     **ENVIRONMENT,
     "network": {
         "kind": "existing", "vpc_id": "vpc-0123456789abcdef0", "cidr": "10.42.0.0/16",
+        "secondary_cidrs": ["100.64.0.0/16"],
         "subnets": [{"id": "subnet-01234567", "zone": "use2-az1"}, {"id": "subnet-12345678", "zone": "use2-az3"}],
     },
     "delivery": {"kind": "cdk"},

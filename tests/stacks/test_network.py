@@ -53,6 +53,15 @@ def test_nat_gateways_are_as_many_as_declared(stacks: Templates, variant: str, g
     assert len(resources(stacks[f"{variant}-Network"], "AWS::EC2::NatGateway")) == gateways
 
 
+def test_a_single_gateway_stands_in_the_capacitys_zone(stacks: Templates) -> None:
+    (public,) = [
+        subnet for subnet in resources(stacks["capacity-block-Network"], "AWS::EC2::Subnet")
+        if "public" in str(subnet["Tags"])
+    ]
+
+    assert public["AvailabilityZoneId"] == environment("post-us-east-2").capacity.zone == "use2-az3"
+
+
 def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
     closed = stacks["closed-Network"]
 
