@@ -25,6 +25,7 @@ class Instance(Record):
     allocatable_memory_mib: Figure[int | None] = Field(description="memory that Kubernetes can hand out, MiB")
     pods: Figure[int | None] = Field(description="most pods")
     efa_cards: Figure[int | None] = Field(description="EFA network cards")
+    network_card_gbps: Figure[int | None] = Field(description="most that its first network card carries, Gbit/s")
     nvme_gb: Figure[int | None] = Field(description="local NVMe, GB")
     device_groups: Figure[tuple[int, ...]] = Field(description="sizes of the groups the DRA driver publishes")
     device_counts: Figure[tuple[int, ...]] = Field(description="claim sizes that can be bound")

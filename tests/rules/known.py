@@ -137,7 +137,7 @@ def _instances() -> Instances:
         vcpu=fig(192), memory_gib=fig(2048), devices=fig(16), physical_cores_per_device=fig(8),
         hbm_gib_per_device=fig(96),
         allocatable_cpu_m=fig(191450), allocatable_memory_mib=fig(1938410), pods=fig(100), efa_cards=fig(16),
-        nvme_gb=fig(7600), device_groups=fig((4, 8, 16)), device_counts=fig((1, 4, 8, 16)),
+        network_card_gbps=fig(200), nvme_gb=fig(7600), device_groups=fig((4, 8, 16)), device_counts=fig((1, 4, 8, 16)),
         capacity_kinds=fig(("capacity-block", "reservation", "spot", "on-demand")),
     )  # fmt: skip
     small = large.model_copy(
