@@ -11,6 +11,7 @@ from tandem.commands.parked_report import format_parked_cost, list_part_lines, p
 from tandem.commands.selection import Selection, add_names
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names
+from tandem.spec.budgets import compute_run_usd
 from tandem.spec.built_image import BUILT
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -136,7 +137,7 @@ def _plain(inputs: Inputs, environment: Environment, folders: Mapping[str, str])
         "bucket": names.bucket(environment),
         **{f"{image.name}_image": image.reference(environment) for image in BUILT},
         "capacity": capacity.model_dump(mode="json"),
-        "max_usd": capacity.usd_per_hour * capacity.nodes * environment.guard.max_hours,
+        "max_usd": compute_run_usd(environment),
         "parked": parked_cost_as_dict(cost) if cost else None,
         "experiments": [_plain_experiment(found, inputs.catalogue) for found in inputs.hosted(environment)],
         "warnings": [fault.as_dict() for fault in _about(inputs, environment)],

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from tandem.rules.rule import Finding, Rule, listed
 from tandem.rules.subjects import Stamp
 from tandem.spec import names
-from tandem.spec.budgets import by_hand, counted_tag
+from tandem.spec.budgets import by_hand, compute_run_usd, counted_tag
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, NewNetwork
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
@@ -164,11 +164,12 @@ def _account(stamp: Stamp) -> Iterable[Finding]:
 
 def _budget(stamp: Stamp) -> Iterable[Finding]:
     capacity, guard = stamp.environment.capacity, stamp.environment.guard
-    run = guard.max_hours * capacity.nodes * capacity.usd_per_hour
+    run = compute_run_usd(stamp.environment)
     if guard.budget_usd < run:
+        replaced = ", each replaced once while it lives" if capacity.kind == "spot" else ""
         yield Finding(
             path="guard.budget_usd", got=f"{guard.budget_usd:g}",
-            allowed=f"at least {run:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes",
+            allowed=f"at least {run:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes{replaced}",
             change=f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run / guard.max_hours)))}",
         )  # fmt: skip
 
@@ -177,12 +178,8 @@ def _budget_shared(stamp: Stamp) -> Iterable[Finding]:
     """Find budgets that count another environment's runs: without tags each counts every instance of its type."""
     mine = stamp.environment
     place = (mine.account, mine.region, mine.capacity.instance_type)
-    sharing = [
-        other for other in stamp.others if (other.account, other.region, other.capacity.instance_type) == place
-    ]
-    runs = sum(
-        each.guard.max_hours * each.capacity.nodes * each.capacity.usd_per_hour for each in (mine, *sharing)
-    )
+    sharing = [other for other in stamp.others if (other.account, other.region, other.capacity.instance_type) == place]
+    runs = sum(compute_run_usd(environment) for environment in (mine, *sharing))
     if counted_tag(mine) is None and sharing and mine.guard.budget_usd < runs:
         yield Finding(
             path="tags", got=f"none, beside {listed(other.name for other in sharing)} in the same account",

@@ -31,6 +31,19 @@ def by_hand(environment: Environment) -> bool:
     return environment.region in WITHOUT
 
 
+# How long a spot node may live beside its replacement: EKS starts that one when EC2 recommends to rebalance, and ends the
+# node once it is ready (EKS user guide, "Managed node groups", capacity types). The guard gives both this time before it
+# calls one of them excess (tandem/stop.py, REPLACED_GRACES).
+SPOT_OVERLAP_HOURS = 20 / 60
+
+
+def compute_run_usd(environment: Environment) -> float:
+    """Return what one run of `guard.max_hours` on all nodes costs, in USD; of spot nodes each is replaced once."""
+    capacity = environment.capacity
+    overlap_hours = SPOT_OVERLAP_HOURS if capacity.kind == "spot" else 0.0
+    return capacity.usd_per_hour * capacity.nodes * (environment.guard.max_hours + overlap_hours)
+
+
 # How an hour of a running instance is billed, whatever the kind of its capacity. The fee of a Capacity Block has a
 # usage type of its own and no tag of an instance (CapacityBlockFee; grafana/cloudcost-exporter@0b04135c
 # pkg/aws/client/billing.go): the budget never counts it.

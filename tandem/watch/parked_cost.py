@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tandem.spec.budgets import compute_run_usd
 from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.figure import Figure
@@ -40,7 +41,7 @@ class ParkedCost:
     Args:
         parts: every row.
         run_hours: guard.max_hours.
-        run_usd: `capacity.nodes` nodes for so long, at `capacity.usd_per_hour`.
+        run_usd: all nodes for so long, at `capacity.usd_per_hour`.
     """
 
     parts: tuple[StandingPart, ...]
@@ -66,14 +67,13 @@ def compute_parked_cost(environment: Environment, watching: Cost, prices: Standi
         watching: what watching it costs.
         prices: the dated data of tandem/spec/data/platform/standing-prices.yaml.
     """
-    capacity, hours = environment.capacity, environment.guard.max_hours
     standing = _list_standing_parts(environment, prices.regions.get(environment.region))
     watched = StandingPart(
         name="watching", says=f"metrics, alarms, dashboards, logs, keys, at prices of {watching.region}; tandem check",
         usd=watching.parked_usd,
     )  # fmt: skip
     return ParkedCost(
-        parts=(*standing, watched), run_hours=hours, run_usd=capacity.usd_per_hour * capacity.nodes * hours
+        parts=(*standing, watched), run_hours=environment.guard.max_hours, run_usd=compute_run_usd(environment)
     )
 
 
