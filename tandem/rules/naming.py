@@ -9,7 +9,7 @@ from typing import Any
 
 from tandem.rules.rule import Finding, Rule
 from tandem.rules.subjects import Stamp, Trial
-from tandem.spec.names import LimitedName, environment_names, experiment_names
+from tandem.spec.names import NOTIFY, LimitedName, environment_names, experiment_names
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
@@ -53,6 +53,16 @@ def _free(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _words(stamp: Stamp) -> Iterable[Finding]:
+    name = stamp.environment.name
+    if NOTIFY in name.split("-"):
+        yield Finding(
+            path="name", got=repr(name),
+            allowed=f"a name without the word {NOTIFY}, by which the alarms of `prod` are told from those of `prod-eu`",
+            change="rename the file",
+        )  # fmt: skip
+
+
 def _bucket(stamp: Stamp) -> Iterable[Finding]:
     name = stamp.environment.artifacts.existing_bucket
     reserved = name is not None and (name.startswith(RESERVED_STARTS) or name.endswith(RESERVED_ENDS))
@@ -92,6 +102,11 @@ RULES: tuple[Rule[Any], ...] = (
         id="environment-name", of=Stamp, severity="refusal", find=_environment,
         sentence="every name made from the environment's is within its resource's limit",
         source="S3 and EKS API references: bucket 63, cluster 100, node group 63", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="environment-words", of=Stamp, severity="refusal", find=_words,
+        sentence=f"no word of the environment's name is {NOTIFY}",
+        source="tandem/spec/names.py: the second word of a composite alarm's name", date=date(2026, 11, 22),
     ),
     Rule(
         id="experiment-name", of=Trial, severity="refusal", find=_experiment,

@@ -345,6 +345,12 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "experiment-folder": Example(
         path="name", found={"experiment.name": "gitops"}, passed={"experiment.name": "gitops-2"}
     ),
+    "environment-words": Example(
+        path="name",
+        found={"environment.name": "prod-notify"},
+        passed={"environment.name": "prod-notifying"},
+        also=("path-rendered",),
+    ),
     "bucket-name": Example(
         path="artifacts.existing_bucket",
         found={"environment.artifacts.existing_bucket": "my..models"},

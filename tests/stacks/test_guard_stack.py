@@ -380,7 +380,7 @@ class TestNotices:
         assert set(found) == {"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}
         assert found["cloudwatch.amazonaws.com"]["Condition"] == {
             "StringEquals": {"aws:SourceAccount": ACCOUNT},
-            "ArnLike": {"aws:SourceArn": f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{HOME}-*"},
+            "ArnLike": {"aws:SourceArn": f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{HOME}-notify-*"},
         }
         assert found["budgets.amazonaws.com"]["Condition"] == {
             "StringEquals": {"aws:SourceAccount": ACCOUNT},

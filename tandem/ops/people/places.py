@@ -132,7 +132,7 @@ def _guard(environment: Environment) -> dict[Where, Place]:
         "scheduler role": Place(arns=(role,), condition=passed),
         "budgets": Place(arns=(arn(environment, "budgets", f"budget/{names.budget(environment)}", region=""),)),
         "all budgets": Place(arns=(arn(environment, "budgets", "budget/*", region=""),)),
-        "alarms": Place(arns=(arn(environment, "cloudwatch", f"alarm:{names.alarm(environment, '*')}"),)),
+        "alarms": Place(arns=(arn(environment, "cloudwatch", f"alarm:{names.notifying_alarm_pattern(environment)}"),)),
         "dashboards": Place(arns=(
             arn(environment, "cloudwatch", f"dashboard/{names.dashboard(environment, '*')}", region=""),
         )),

@@ -221,7 +221,7 @@ REASONS: dict[Where, str] = {
     "guard's rules": "CloudFormation ends the name of the rule; the stack's name before it is literal",
     "schedules": "a schedule has the name of a run, which is not known beforehand; the group is literal",
     "all budgets": "AWS Budgets lists budgets of the whole account; they are only read",
-    "alarms": "alarms begin with the environment's name; what they watch follows",
+    "alarms": "what a composite alarm watches follows its environment's name and the word notify",
     "dashboards": "dashboards begin with the environment's name; what they show follows",
     "guard's objects": _RUNS,
     "leases": _RUNS,
