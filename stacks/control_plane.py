@@ -34,7 +34,7 @@ class ControlPlane(Construct):
         key = RotatedKey(
             self, "SecretsKey", alias=f"alias/{name}", description=f"Kubernetes secrets of {name}", place=place
         )
-        role = _role(self, key.arn, place)
+        role = _role(self, key.arn, place, name)
         # EKS makes this group itself, and then keeps logs for ever, unless it is there first
         group = logs.CfnLogGroup(
             self, "LogGroup", log_group_name=f"/aws/eks/{name}/cluster", retention_in_days=retention_days
@@ -66,13 +66,19 @@ class ControlPlane(Construct):
         self.security_group_id = cluster_.attr_cluster_security_group_id
 
 
-def _role(scope: Construct, key_arn: str, place: Place) -> iam.CfnRole:
+def _role(scope: Construct, key_arn: str, place: Place, cluster_name: str) -> iam.CfnRole:
+    """Return the cluster's role, which EKS may have for this cluster alone.
+
+    Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
+    """
+    mine = {**place.in_account(), "ArnLike": {"aws:SourceArn": place.cluster_arn(cluster_name)}}
+    trust = allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com", conditions=mine)
     policy = place.managed_policy("AmazonEKSClusterPolicy")
     uses_key = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
     role = iam.CfnRole(
         scope,
         "Role",
-        assume_role_policy_document=document(allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com")),
+        assume_role_policy_document=document(trust),
         managed_policy_arns=[policy],
         policies=[iam.CfnRole.PolicyProperty(policy_name="secrets-key", policy_document=document(uses_key))],
     )

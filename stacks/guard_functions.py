@@ -69,8 +69,9 @@ class GuardFunction(Construct):
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
             *([allow(["sqs:SendMessage"], [queue_arn])] if what == "stop" else []),
         ]
+        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=place_of(environment).in_account())
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(allow(["sts:AssumeRole"], service=LAMBDA)),
+            self, "Role", assume_role_policy_document=document(trust),
             policies=[iam.CfnRole.PolicyProperty(policy_name=what, policy_document=document(*statements, *own))],
         )  # fmt: skip
         acknowledge(role, reasons(environment))

@@ -21,7 +21,7 @@ from constructs import Construct
 
 from stacks.image_build import ImageBuild
 from stacks.nag import acknowledge
-from stacks.place import place_of
+from stacks.place import Place, place_of
 from stacks.policy import allow, document
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
@@ -53,7 +53,8 @@ class ImageStack(EnvironmentStack):
         homes = {image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in BUILT}
         filled = {image: _filled(home, image, environment, group) for image, home in homes.items()}
         provider = Provider(
-            self, "Provider", repository_arns=[repository.arn for repository, _ in filled.values()],
+            self, "Provider", place=place_of(environment),
+            repository_arns=[repository.arn for repository, _ in filled.values()],
             project_arns=[build.project_arn for _, build in filled.values()], log_group=group,
         )  # fmt: skip
         before: Construct | None = None
@@ -115,8 +116,8 @@ class Provider(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, repository_arns: Sequence[str], project_arns: Sequence[str],
-        log_group: logs.CfnLogGroup,
+        self, scope: Construct, id_: str, *, place: Place, repository_arns: Sequence[str],
+        project_arns: Sequence[str], log_group: logs.CfnLogGroup,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         statements = [
@@ -124,8 +125,9 @@ class Provider(Construct):
             allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], project_arns),
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.attr_arn]),
         ]
+        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=place.in_account())
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(allow(["sts:AssumeRole"], service=LAMBDA)),
+            self, "Role", assume_role_policy_document=document(trust),
             policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=document(*statements))],
         )  # fmt: skip
         code = assets.Asset(self, "Code", path=str(HANDLER), exclude=["*", "!*.py"])

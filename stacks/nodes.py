@@ -35,6 +35,7 @@ class NodeRole(Construct):
         self.role = iam.CfnRole(
             self,
             "Role",
+            # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
             assume_role_policy_document=document(allow(["sts:AssumeRole"], service="ec2.amazonaws.com")),
             managed_policy_arns=list(arns.values()),
         )

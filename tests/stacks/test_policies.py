@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, variants
+from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, resources, variants
 
+from tandem.ops.people.doc import SERVICE_WILDCARDS
 from tandem.spec.names import OWNER_TAG
 
 pytestmark = pytest.mark.cdk
@@ -67,6 +68,48 @@ def test_cdk_nag_finds_nothing_without_a_written_reason(nag: dict[str, Any]) -> 
 def test_every_reason_for_cdk_nag_is_a_sentence(nag: dict[str, Any]) -> None:
     assert nag["suppressedViolations"] != []
     assert [found for found in nag["suppressedViolations"] if len(found["reason"].split()) < 6] == []
+
+
+def statements(stacks: Templates) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the name of each stack with each statement of its roles and of the policies attached to them."""
+    for stack, template in stacks.items():
+        for found in template["Resources"].values():
+            documents = []
+            if found["Type"] == "AWS::IAM::Role":
+                documents = [each["PolicyDocument"] for each in found["Properties"].get("Policies", [])]
+            elif found["Type"] == "AWS::IAM::Policy":
+                documents = [found["Properties"]["PolicyDocument"]]
+            for document in documents:
+                yield from ((stack, statement) for statement in document["Statement"])
+
+
+def listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def test_the_page_of_people_says_why_of_every_action_on_everything(stacks: Templates) -> None:
+    wide = {
+        action
+        for _, statement in statements(stacks)
+        if "*" in listed(statement["Resource"])
+        for action in listed(statement["Action"])
+    }
+
+    assert wide == set(SERVICE_WILDCARDS)
+
+
+def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:
+    """EC2 tells no source of an instance's role."""
+    open_trusts = [
+        (stack, trust["Principal"])
+        for stack, template in stacks.items()
+        for role in resources(template, "AWS::IAM::Role")
+        for trust in role["AssumeRolePolicyDocument"]["Statement"]
+        if trust["Principal"] != {"Service": "ec2.amazonaws.com"}
+        and not {"aws:SourceAccount", "aws:RequestTag/eks-cluster-arn"} & trust["Condition"]["StringEquals"].keys()
+    ]
+
+    assert open_trusts == []
 
 
 @pytest.fixture(scope="session")

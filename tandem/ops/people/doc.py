@@ -78,7 +78,7 @@ its own, and mirrors in another account take rights of their own.
 def page(environment: Environment) -> str:
     """Return docs/people.md."""
     lead = LEAD.replace("{most}", f"{MOST_CHARACTERS:,}")
-    return lead + "".join(line + "\n" for line in (*_commands(), *_kinds(environment), *_wide(environment), *_end()))
+    return lead + "".join(line + "\n" for line in (*_commands(), *_kinds(environment), *_wide(environment), *_services(), *_end()))
 
 
 def _commands() -> Iterator[str]:
@@ -127,6 +127,45 @@ def _end() -> Iterator[str]:
     yield from ("", "## What is proven, and what is not", "")
     yield from END.strip().splitlines()
 
+
+# What pods' and functions' roles have on `*`, and why not on less; a test holds the templates against it.
+SERVICE_WILDCARDS = {
+    "autoscaling:DescribeAutoScalingGroups": "takes no narrower resource; the guard looks for the node group's own",
+    "cloudwatch:GetMetricData": "its resource is a dataset, which plain metrics are not, and it has no condition on a "
+    "namespace: a bench may read others' metrics and write none",
+    "cloudwatch:GetMetricStatistics": "takes no narrower resource; the guard sums its own figures",
+    "cloudwatch:PutMetricData": "metrics are no resources; the condition asks for the environment's own namespace",
+    "ec2:AssignPrivateIpAddresses": "Lambda's own list for a function in a VPC, to kubectl's two functions alone",
+    "ec2:CreateNetworkInterface": "Lambda's own list for a function in a VPC, to kubectl's two functions alone",
+    "ec2:DeleteNetworkInterface": "Lambda's own list for a function in a VPC, to kubectl's two functions alone",
+    "ec2:DescribeInstances": "takes no narrower resource; the guard lists the fleet",
+    "ec2:DescribeNetworkInterfaces": "takes no narrower resource",
+    "ec2:DescribeSubnets": "takes no narrower resource",
+    "ec2:DescribeTags": "takes no narrower resource; the metrics agent looks at its own node",
+    "ec2:DescribeVolumes": "takes no narrower resource; the metrics agent looks at its own node",
+    "ecr-public:GetAuthorizationToken": "takes no narrower resource; kubectl's handler pulls the chart",
+    "ecr:GetAuthorizationToken": "takes no narrower resource; the repositories' own rights decide what it opens",
+    "scheduler:ListSchedules": "takes no narrower resource; the guard looks for schedules of its group",
+    "sts:GetServiceBearerToken": "takes no narrower resource; what a login to public ECR asks for",
+}
+
+
+def _services() -> Iterator[str]:
+    yield from ("", "## Roles of pods and functions", "")
+    yield from SERVICES.strip().splitlines()
+    yield from ("", "| action on `*` | why |", "|---|---|")
+    yield from (f"| `{action}` | {why} |" for action, why in sorted(SERVICE_WILDCARDS.items()))
+
+
+SERVICES = """
+Each service account and function has a role of its own, which its service may have for this account alone, EKS for this
+cluster, CodeBuild for its project; EC2 tells no source of a node's role.
+
+**With delivery cdk a function is admin of the cluster for good.** CloudFormation applies the manifests through a Lambda
+with kubectl and helm, whose access entry is AmazonEKSClusterAdminPolicy: whoever may change or invoke that function, as
+an administrator of the account may, has the cluster. `delivery.kind: gitops` has no such function; prefer it where more
+than this environment's people hold rights in the account.
+"""
 
 END = """
 Every call of these commands, as the programs say them and as the local AWS endpoint received them, is held against the
