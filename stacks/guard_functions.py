@@ -23,6 +23,7 @@ from constructs import Construct
 
 from stacks.guard_rights import reasons
 from stacks.nag import acknowledge
+from stacks.place import place_of
 from stacks.policy import allow, document
 from tandem.ops.guarded import guarded
 from tandem.spec import names

@@ -1,7 +1,7 @@
 """`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles.
 
-It says too what each environment costs while parked and what watching it costs, refuses one whose watching costs more than
-it admits, and tells what no alarm of it sees.
+It says too what each environment costs while parked and what watching it costs, refuses one whose watching costs more
+than it admits, and tells what no alarm of it sees.
 """
 
 from __future__ import annotations

@@ -53,9 +53,7 @@ def _stacks(environment: Environment) -> list[str]:
     return [names.stack(environment, kind) for kind in names.stack_kinds(environment)]
 
 
-def _lines(
-    inputs: Inputs, environment: Environment, folders: Mapping[str, str], *, verbose: bool
-) -> Iterator[str]:
+def _lines(inputs: Inputs, environment: Environment, folders: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
     capacity = environment.capacity
     yield f"\n{environment.name}: account {environment.account}, {environment.region}"
     yield f"  stacks      {', '.join(_stacks(environment))}"

@@ -74,6 +74,15 @@ def _bucket(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _bucket_key(stamp: Stamp) -> Iterable[Finding]:
+    key, region = stamp.environment.artifacts.kms_key_arn, stamp.environment.region
+    if key is not None and key.split(":")[3] != region:
+        yield Finding(
+            path="artifacts.kms_key_arn", got=f"a key in {key.split(':')[3]}",
+            allowed=f"a key in {region}: S3 takes none of another region", change=f"write the ARN of a key in {region}",
+        )  # fmt: skip
+
+
 def _tags(stamp: Stamp) -> Iterable[Finding]:
     tags = stamp.environment.tags
     if len(tags) > MOST_TAGS:
@@ -123,6 +132,11 @@ RULES: tuple[Rule[Any], ...] = (
         id="bucket-name", of=Stamp, severity="refusal", find=_bucket,
         sentence="an existing bucket's name is one that S3 allows",
         source="docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="bucket-key", of=Stamp, severity="refusal", find=_bucket_key,
+        sentence="the key of the bucket lies in its region",
+        source="docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html", date=date(2026, 11, 22),
     ),
     Rule(
         id="tags-fit", of=Stamp, severity="refusal", find=_tags,

@@ -31,9 +31,9 @@ def by_hand(environment: Environment) -> bool:
     return environment.region in WITHOUT
 
 
-# How long a spot node may live beside its replacement: EKS starts that one when EC2 recommends to rebalance, and ends the
-# node once it is ready (EKS user guide, "Managed node groups", capacity types). The guard gives both this time before it
-# calls one of them excess (tandem/stop.py, REPLACED_GRACES).
+# How long a spot node may live beside its replacement: EKS starts that one when EC2 recommends to rebalance, and ends
+# the node once it is ready (EKS user guide, "Managed node groups", capacity types). The guard gives both this time
+# before it calls one of them excess (tandem/stop.py, REPLACED_GRACES).
 SPOT_OVERLAP_HOURS = 20 / 60
 
 

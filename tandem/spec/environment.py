@@ -191,6 +191,20 @@ class Artifacts(Record):
         ]
         | None
     ) = Field(default=None, description="a bucket of yours; null makes one, which outlives its stack")
+    kms_key_arn: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$",
+                json_schema_extra={"allowed": "the ARN of a KMS key by its id, no alias"},
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="key of yours that encrypts the bucket; its policy must admit this account's IAM; "
+        "null: S3's own keys",
+    )
     noncurrent_days: int = Field(default=30, ge=1, le=3650, description="days that old versions of an object are kept")
     usd_per_gb_month: float | None = Field(
         default=None, ge=0, le=10, description="your price of one GB (2^30 bytes) kept for a month; null shows no cost"

@@ -87,7 +87,7 @@ def test_both_nodes_of_a_spot_replacement_are_counted_as_cost(world, start):
 
 
 def test_the_budgets_overlap_is_the_guards_grace():
-    assert SPOT_OVERLAP_HOURS == REPLACED_GRACES * GUARDED.grace / timedelta(hours=1)
+    assert timedelta(hours=SPOT_OVERLAP_HOURS) == REPLACED_GRACES * GUARDED.grace
 
 
 def test_a_replacement_beside_its_node_is_no_excess_at_once(world, start):

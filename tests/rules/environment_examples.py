@@ -28,6 +28,7 @@ from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
 WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
 HUB = {"endpoint": "https://hub.acme.dev"}
 BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
+KEY = "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef"
 SUBSCRIPTIONS = "environment.observability.alarm_subscriptions"
 MAIL = {"protocol": "email", "endpoint": "oncall@acme.dev"}
 VALUE = {"experiment": "pair", "variant": "plain", "prompt_class": "json", "concurrency": 4, "tpot_ms": 45}
@@ -355,6 +356,11 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="artifacts.existing_bucket",
         found={"environment.artifacts.existing_bucket": "my..models"},
         passed={"environment.artifacts.existing_bucket": "my.models"},
+    ),
+    "bucket-key": Example(
+        path="artifacts.kms_key_arn",
+        found={"environment.artifacts.kms_key_arn": KEY.replace("us-east-2", "us-east-1")},
+        passed={"environment.artifacts.kms_key_arn": KEY},
     ),
     "tags-fit": Example(
         path="tags.aws:team",

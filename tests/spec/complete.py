@@ -25,7 +25,9 @@ ENVIRONMENT: dict[str, Any] = {
         "deletion_protection": True,
     },
     "artifacts": {
-        "existing_bucket": "models", "noncurrent_days": 30, "usd_per_gb_month": 0.02,
+        "existing_bucket": "models",
+        "kms_key_arn": "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef",
+        "noncurrent_days": 30, "usd_per_gb_month": 0.02,
         "usd_per_gb_month_date": "2026-11-21",
     },
     "hub": {"endpoint": "https://hub.acme.dev", "token_secret": "tandem/hub"},

@@ -19,6 +19,7 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.record import Record
 
 ROOT = Path(__file__).parent.parent.parent
+KEY = "arn:aws:kms:us-east-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 RESERVATION = "cr-0123456789abcdef0"
 COMMITTED = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge")
 
@@ -71,6 +72,7 @@ def variants() -> dict[str, Environment]:
             )
         },
         "existing-bucket": {"artifacts": {"existing_bucket": "their-models"}},
+        "bucket-key": {"artifacts": {"kms_key_arn": KEY}},
         "public-endpoint": {
             "cluster": {"endpoint": endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})}
         },

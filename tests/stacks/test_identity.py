@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, Template, Templates, environment, hosted, one, resources
+from assemblies import COMMITTED, KEY, Template, Templates, environment, hosted, one, resources
 
 from tandem.spec.names import namespace
 
@@ -199,3 +199,17 @@ def test_the_cluster_role_uses_its_own_key_only(stack: Template) -> None:
 
     assert [statement["Resource"] for statement in uses] == [[{"Fn::GetAtt": [key, "Arn"]}]]
     assert one(stack, "AWS::KMS::Alias")["AliasName"] == "alias/tandem-post-us-east-2"
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_bucket_under_a_customer_key_is_read_and_written_by_it(stacks: Templates, account: str) -> None:
+    (statement,) = [
+        statement
+        for policy in role(stacks["bucket-key-Cluster"], account)["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "kms:Decrypt" in statement["Action"]
+    ]
+
+    assert statement["Resource"] == [KEY]
+    assert ("kms:GenerateDataKey" in statement["Action"]) is (account != "tandem-serve")
+    assert statement["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-east-2.amazonaws.com"}}

@@ -55,7 +55,8 @@ def test_nat_gateways_are_as_many_as_declared(stacks: Templates, variant: str, g
 
 def test_a_single_gateway_stands_in_the_capacitys_zone(stacks: Templates) -> None:
     (public,) = [
-        subnet for subnet in resources(stacks["capacity-block-Network"], "AWS::EC2::Subnet")
+        subnet
+        for subnet in resources(stacks["capacity-block-Network"], "AWS::EC2::Subnet")
         if "public" in str(subnet["Tags"])
     ]
 

@@ -63,6 +63,7 @@ CALLS = (
     _call("iam", "GetPolicy"),
     _call("iam", "GetRole"),
     _call("iam", "GetUser"),
+    _call("kms", "DescribeKey"),
     _call("lambda", "GetFunctionConfiguration"),
     _call("s3", "GetObject"),
     _call("s3", "HeadBucket", "s3:ListBucket"),
@@ -133,6 +134,7 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
         "eks:DescribeNodegroup": [arn("eks", f"nodegroup/{cluster}/{group}/*")],
         "iam:GetRole": [one for one in principals if ":role/" in one],
         "iam:GetUser": [one for one in principals if ":user/" in one],
+        "kms:DescribeKey": [environment.artifacts.kms_key_arn] if environment.artifacts.kms_key_arn else [],
         "lambda:GetFunctionConfiguration": [arn("lambda", f"function:{names.guard_function(environment, 'stop')}")],
         "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{prefix}{key}" for prefix in prefixes for key in FENCE_AND_LEASES],
         "s3:ListBucket": [f"arn:{place}:s3:::{name}" for name in buckets],
@@ -212,4 +214,8 @@ def _statements(environment: Environment, calls: Iterable[Call]) -> Iterator[dic
             everywhere.append(action)
         elif arns:
             yield {"Effect": "Allow", "Action": action, "Resource": list(arns)}
+    if environment.artifacts.kms_key_arn:  # what S3 asks of whoever reads an object under the key
+        by_s3 = {"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}}
+        key = environment.artifacts.kms_key_arn
+        yield {"Effect": "Allow", "Action": DECRYPT, "Resource": [key], "Condition": by_s3}
     yield {"Effect": "Allow", "Action": everywhere, "Resource": "*"}

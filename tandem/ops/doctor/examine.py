@@ -56,6 +56,7 @@ CHECKS = (
     Check(id="cost-tag", group="capacity", find=money.cost_tag, needed=False),
     Check(id="budget", group="capacity", find=money.budget, needed=False),
     Check(id="bucket", group="artifacts", find=storage.bucket),
+    Check(id="bucket-key", group="artifacts", find=storage.bucket_key),
     Check(id="images", group="artifacts", find=storage.images, needed=False),
     Check(id="own-images", group="artifacts", find=storage.own_images, needed=False),
     Check(id="token", group="artifacts", find=storage.token),

@@ -78,7 +78,9 @@ its own, and mirrors in another account take rights of their own.
 def page(environment: Environment) -> str:
     """Return docs/people.md."""
     lead = LEAD.replace("{most}", f"{MOST_CHARACTERS:,}")
-    return lead + "".join(line + "\n" for line in (*_commands(), *_kinds(environment), *_wide(environment), *_services(), *_end()))
+    return lead + "".join(
+        line + "\n" for line in (*_commands(), *_kinds(environment), *_wide(environment), *_services(), *_end())
+    )
 
 
 def _commands() -> Iterator[str]:

@@ -57,6 +57,9 @@ RIGHTS = (
     # without a prefix: who may not list a bucket is told of a missing object as of a forbidden one
     Right(kinds=_SEES, on="buckets", needs=("doctor", "bench publish", "destroy", *_STORE),
           actions=("s3:ListBucket",)),
+    Right(kinds=_SEES, on="bucket's key as it stands", needs=("doctor",), actions=("kms:DescribeKey",)),
+    Right(kinds=_SEES, on="bucket's key", actions=("kms:Decrypt",),
+          why="what S3 asks of whoever reads an object under a customer key (artifacts.kms_key_arn): status, doctor"),
     Right(kinds=_SEES, on="principals", needs=("doctor",), actions=("iam:GetRole",)),
     Right(kinds=_SEES, on="users", needs=("doctor",), actions=("iam:GetUser",)),
     Right(kinds=_SEES, on="boundary", needs=("doctor",), actions=("iam:GetPolicy",)),
@@ -90,6 +93,8 @@ RIGHTS = (
     Right(kinds=("engineer",), on="results", needs=("bench publish",), actions=(
         "s3:AbortMultipartUpload", "s3:GetObject", "s3:PutObject",
     )),
+    Right(kinds=("engineer",), on="bucket's key", actions=("kms:GenerateDataKey",),
+          why="what S3 asks of whoever writes an object under a customer key: artifacts adopt, bench publish, start"),
     Right(kinds=("engineer",), on="own metrics", needs=("bench publish",),
           actions=("cloudwatch:PutMetricData",)),
     Right(kinds=("engineer",), on="logs", actions=("logs:FilterLogEvents",),
