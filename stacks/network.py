@@ -13,7 +13,6 @@ from stacks.stack import EnvironmentStack
 from stacks.vpc import Vpc
 from tandem.spec import names
 from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
-from tandem.spec.interface_endpoints import list_endpoint_services
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,10 +53,7 @@ class NetworkStack(EnvironmentStack):
         name = names.cluster(environment)
         # beside the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
         vpc = Vpc(self, "Vpc", network=network, nat_zone=environment.capacity.zone, name=name)
-        Endpoints(
-            self, "Endpoints", vpc=vpc, cidr=network.cidr, region=environment.region, name=name,
-            services=list_endpoint_services(environment),
-        )  # fmt: skip
+        Endpoints(self, "Endpoints", vpc=vpc, network=network, environment=environment, name=name)
         FlowLogs(
             self,
             "FlowLogs",

@@ -451,6 +451,10 @@ class Environment(Record):
         default=None,
         description="Python package index that the build of the tools image installs from; null takes the public one",
     )
+    builds_in_vpc: bool = Field(
+        default=False,
+        description="whether CodeBuild builds the images of ours in the private subnets; false: in AWS's own network",
+    )
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
     log_retention_days: Annotated[
         Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653], WHOLE

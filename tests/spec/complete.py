@@ -39,6 +39,7 @@ ENVIRONMENT: dict[str, Any] = {
     },
     "registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"},
     "package_index": "https://index.acme.dev/simple",
+    "builds_in_vpc": True,
     "tags": {"project": "tandem"},
     "log_retention_days": 90,
     "delivery": {

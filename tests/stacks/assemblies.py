@@ -85,6 +85,7 @@ def variants() -> dict[str, Environment]:
             "guard": {"people_policies": True},
         },
         "closed": {"network": {"nat": "none"}},
+        "builds-inside": {"builds_in_vpc": True},
         "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},
         "alike-admins": {"cluster": {"access": access.model_copy(update={"admin": alike})}},
         "unprotected": {"termination_protection": False, "cluster": {"deletion_protection": False}},

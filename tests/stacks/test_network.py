@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from assemblies import Synth, Template, Templates, changed, environment, one, resources, templates
@@ -174,3 +175,35 @@ def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
     before = stacks["post-us-east-2-Network"]["Resources"]
     moved = [name for name, found in subnets.items() if found["Type"] == "AWS::EC2::Subnet" and "Private" in name]
     assert [subnets[name] for name in moved] == [before[name] for name in moved]
+
+
+def gateway_policy(template: Template) -> list[dict[str, Any]]:
+    (gateway,) = [
+        found for found in resources(template, "AWS::EC2::VPCEndpoint") if found["VpcEndpointType"] == "Gateway"
+    ]
+    found: list[dict[str, Any]] = gateway["PolicyDocument"]["Statement"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("post-us-east-2", ["arn:aws:s3:::cloudformation-custom-resource-response-useast2/*"]),
+        ("native-us-east-2", []),
+    ],
+)
+def test_the_way_to_s3_writes_into_the_own_bucket_alone(stacks: Templates, name: str, answers: list[str]) -> None:
+    written = [
+        resource
+        for statement in gateway_policy(stacks[f"{name}-Network"])
+        if "s3:PutObject" in statement["Action"]
+        for resource in statement["Resource"]
+    ]
+
+    assert written == [f"arn:aws:s3:::tandem-{name}-111122223333/*", *answers]
+
+
+def test_the_way_to_s3_reads_layers_of_others(network: Template) -> None:
+    assert [statement["Action"] for statement in gateway_policy(network) if statement["Resource"] == ["*"]] == [
+        ["s3:GetObject"]
+    ]

@@ -26,8 +26,10 @@ DISTINCT = {
     "existing-network": ("Cluster", "Fleet"),
     "public-endpoint": ("Cluster",),
     "nat-per-zone": ("Network",),
+    "closed": ("Network",),
     "mirror": ("Guard", "Image"),
     "permissions-boundary": ("Image",),
+    "builds-inside": ("Image",),
     "bucket-key": ("Artifacts", "Cluster", "Guard"),
 }
 
@@ -211,13 +213,14 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
 def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> None:
     """Lambda's interfaces, registry logins, the guard's listings, metrics, and a key's own policy: `*` is the key.
 
-    Those of people's policies are held against the Service Authorization Reference in test_people_rights.py.
+    Those of people's policies are held against the Service Authorization Reference in test_people_rights.py; an
+    endpoint's policy grants nobody anything (test_network.py).
     """
     services = {
         action.partition(":")[0]
         for template in stacks.values()
         for found in template["Resources"].values()
-        if found["Type"] != "AWS::IAM::ManagedPolicy"
+        if found["Type"] not in {"AWS::IAM::ManagedPolicy", "AWS::EC2::VPCEndpoint"}
         for statement in statements(found)
         if statement["Effect"] == "Allow" and statement.get("Resource") in ("*", ["*"])
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])

@@ -130,6 +130,7 @@ def _end() -> Iterator[str]:
     yield from END.strip().splitlines()
 
 
+_INTERFACES = "Lambda's and CodeBuild's own lists for what runs in a VPC: kubectl's two functions, and builds"
 # What pods' and functions' roles have on `*`, and why not on less; a test holds the templates against it.
 SERVICE_WILDCARDS = {
     "autoscaling:DescribeAutoScalingGroups": "takes no narrower resource; the guard looks for the node group's own",
@@ -137,14 +138,18 @@ SERVICE_WILDCARDS = {
     "namespace: a bench may read others' metrics and write none",
     "cloudwatch:GetMetricStatistics": "takes no narrower resource; the guard sums its own figures",
     "cloudwatch:PutMetricData": "metrics are no resources; the condition asks for the environment's own namespace",
-    "ec2:AssignPrivateIpAddresses": "Lambda's own list for a function in a VPC, to kubectl's two functions alone",
-    "ec2:CreateNetworkInterface": "Lambda's own list for a function in a VPC, to kubectl's two functions alone",
-    "ec2:DeleteNetworkInterface": "Lambda's own list for a function in a VPC, to kubectl's two functions alone",
+    "ec2:AssignPrivateIpAddresses": _INTERFACES,
+    "ec2:CreateNetworkInterface": _INTERFACES,
+    "ec2:DeleteNetworkInterface": _INTERFACES,
     "ec2:DescribeInstances": "takes no narrower resource; the guard lists the fleet",
     "ec2:DescribeNetworkInterfaces": "takes no narrower resource",
+    "ec2:DescribeDhcpOptions": "takes no narrower resource; CodeBuild, where builds run in the VPC",
+    "ec2:DescribeSecurityGroups": "takes no narrower resource; CodeBuild, where builds run in the VPC",
     "ec2:DescribeSubnets": "takes no narrower resource",
+    "ec2:DescribeVpcs": "takes no narrower resource; CodeBuild, where builds run in the VPC",
     "ec2:DescribeTags": "takes no narrower resource; the metrics agent looks at its own node",
     "ec2:DescribeVolumes": "takes no narrower resource; the metrics agent looks at its own node",
+    "ec2:UnassignPrivateIpAddresses": _INTERFACES,
     "ecr-public:GetAuthorizationToken": "takes no narrower resource; kubectl's handler pulls the chart",
     "ecr:GetAuthorizationToken": "takes no narrower resource; the repositories' own rights decide what it opens",
     "scheduler:ListSchedules": "takes no narrower resource; the guard looks for schedules of its group",
