@@ -43,7 +43,7 @@ class ClusterStack(EnvironmentStack):
         )  # fmt: skip
         ref = plane.cluster_name
         AccessEntries(self, "Access", cluster_name=ref, access=environment.cluster.access, place=place)
-        node_role = NodeRole(self, "NodeRole", place=place)
+        node_role = NodeRole(self, "NodeRole", place=place, mirrors=environment.registry_mirrors.values())
         before = NodeAddons(
             self, "NodeAddons", cluster_ref=ref, cluster_name=name, place=place, versions=addon_versions
         )

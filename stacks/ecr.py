@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,6 +32,24 @@ class PrivateRepository:
     def arn(self, partition: str) -> str:
         """Return the repository's ARN."""
         return f"arn:{partition}:ecr:{self.region}:{self.account}:repository/{self.name}"
+
+
+# A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
+# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
+FIRST_PULL = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
+
+
+def first_pulls(mirrors: Collection[str], partition: str) -> list[dict[str, Any]]:
+    """Return the right to let pull-through caches fetch an image for the first time, below each mirror's prefix.
+
+    Args:
+        mirrors: host, or host/path; one without a path, the registry's root, has no prefix that would bound the right,
+            and gets none: its repositories must be there.
+        partition: of the ARNs.
+    """
+    found = [PrivateRepository.of(mirror) for mirror in sorted(mirrors)]
+    arns = [f"{repository.arn(partition)}/*" for repository in found if repository]
+    return [allow(FIRST_PULL, arns)] if arns else []
 
 
 def login() -> dict[str, Any]:

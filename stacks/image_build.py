@@ -24,7 +24,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.ecr import PrivateRepository, login
+from stacks.ecr import FIRST_PULL, PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
@@ -41,12 +41,7 @@ _PUSH = (
     "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
     "ecr:PutImage", "ecr:UploadLayerPart",
 )  # fmt: skip
-# the last two: a pull-through cache fetches on the first pull, in the name of who pulls (ECR user guide,
-# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions)
-_PULL = (
-    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer",
-    "ecr:BatchImportUpstreamImage", "ecr:CreateRepository",
-)  # fmt: skip
+_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", *FIRST_PULL)
 
 
 # what CodeBuild needs to run in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services required to create

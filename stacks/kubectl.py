@@ -19,7 +19,7 @@ from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.access import access_policy, everywhere
-from stacks.ecr import PrivateRepository, login
+from stacks.ecr import FIRST_PULL, PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
@@ -31,6 +31,7 @@ _VPC_ACTIONS = (
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
 LAMBDA = "lambda.amazonaws.com"
+_PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", *FIRST_PULL)
 _NO_NARROWER = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
@@ -120,7 +121,7 @@ def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
     """Return what pulling the chart takes: a login, and for a private repository its layers."""
     private = PrivateRepository.of(repository)
     if private:
-        return [login(), allow(["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [private.arn(partition)])]
+        return [login(), allow(_PULL, [private.arn(partition)])]
     if repository.startswith("oci://public.ecr.aws/"):
         return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
     return []

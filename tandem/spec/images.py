@@ -6,6 +6,7 @@ repository, tag, digest and the artifact key stay what the publisher made them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
+PRIVATE_ECR = re.compile(r"\d{12}\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?(?=/|$)")
 OWN_IMAGE = "{} image"  # built in the account; what it stands on is pulled there
 
 
@@ -35,6 +37,11 @@ class ImageUse:
     mirrored: str
     digest: str | None
     used_by: tuple[str, ...]
+
+    @property
+    def pulled(self) -> str:
+        """What is pulled: the name behind the mirror, by digest once one is known."""
+        return f"{self.mirrored}@{self.digest}" if self.digest else self.mirrored
 
     @property
     def is_base(self) -> bool:

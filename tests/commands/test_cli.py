@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -217,6 +218,23 @@ def test_images_names_the_digest_of_the_pinned_chart(specs: Path, capsys: pytest
         use for use in json.loads(capsys.readouterr().out)["images"]["post-us-east-2"] if use["kind"] == "chart"
     ]
     assert chart["digest"] == catalogue().dra_chart.digest.value
+
+
+def test_images_seed_pulls_each_image_through_its_mirror(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+    path = specs / "environments" / "post-us-east-2.yaml"
+    mirrors = f"registry_mirrors:\n  public.ecr.aws: {host}/public\n  registry.k8s.io: {host}/k8s\n"
+    path.write_text(path.read_text() + mirrors)
+
+    main(["images", "--seed", "post-us-east-2", *folders(specs)])
+
+    lines = capsys.readouterr().out.splitlines()
+    logins = [line for line in lines if line.startswith("aws ecr get-login-password --region us-east-2 | ")]
+    assert [line.split(" | ")[1].split()[0] for line in logins] == ["docker", "helm"]
+    pulls = [shlex.split(line) for line in lines[2:]]
+    assert {words[0] for words in pulls} == {"docker", "helm"}
+    assert all(host in words[4 if words[0] == "docker" else 2] for words in pulls)
+    assert not any("library/python" in " ".join(words) for words in pulls)
 
 
 def test_images_resolve_as_json_is_json(

@@ -28,6 +28,10 @@ from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
 WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
 HUB = {"endpoint": "https://hub.acme.dev"}
 BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
+CACHES = {
+    published: f"210987654321.dkr.ecr.us-east-2.amazonaws.com/{prefix}"
+    for published, prefix in (("public.ecr.aws", "public"), ("registry.k8s.io", "k8s"))
+}
 KEY = "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef"
 SUBSCRIPTIONS = "environment.observability.alarm_subscriptions"
 MAIL = {"protocol": "email", "endpoint": "oncall@acme.dev"}
@@ -187,6 +191,11 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         path="registry_mirrors",
         found={"environment.network.nat": "none", "environment.hub": HUB},
         passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS},
+    ),
+    "mirrors-seeded": Example(
+        path="registry_mirrors",
+        found={"environment.network.nat": "none", "environment.registry_mirrors": CACHES, "environment.hub": HUB},
+        passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS, "environment.hub": HUB},
     ),
     "range-valid": Example(
         path="network.cidr",

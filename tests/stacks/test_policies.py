@@ -27,7 +27,7 @@ DISTINCT = {
     "public-endpoint": ("Cluster",),
     "nat-per-zone": ("Network",),
     "closed": ("Network",),
-    "mirror": ("Guard", "Image"),
+    "mirror": ("Cluster", "Guard", "Image", "Workloads"),
     "permissions-boundary": ("Image",),
     "builds-inside": ("Image",),
     "bucket-key": ("Artifacts", "Cluster", "Guard"),
