@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -64,6 +65,18 @@ class ControlPlane(Construct):
         cluster_.add_resource_dependency(group)
         self.cluster_name = cluster_.ref
         self.security_group_id = cluster_.attr_cluster_security_group_id
+        for client in cluster.endpoint.clients:
+            _admit(self, client, self.security_group_id)
+
+
+def _admit(scope: Construct, client: str, group_id: str) -> None:
+    """Let a range or a security group reach the API; EKS's own group admits nobody but nodes and pods."""
+    is_group = client.startswith("sg-")
+    ec2.CfnSecurityGroupIngress(
+        scope, f"Client-{client.replace('/', '-')}", group_id=group_id, ip_protocol="tcp", from_port=443, to_port=443,
+        source_security_group_id=client if is_group else None, cidr_ip=None if is_group else client,
+        description="people's way to the Kubernetes API",
+    )  # fmt: skip
 
 
 def _role(scope: Construct, key_arn: str, place: Place, cluster_name: str) -> iam.CfnRole:

@@ -32,6 +32,9 @@ def _ranges(stamp: Stamp) -> Iterator[tuple[str, str]]:
             yield f"network.secondary_cidrs[{index}]", cidr
     for index, cidr in enumerate(stamp.environment.cluster.endpoint.cidrs):
         yield f"cluster.endpoint.cidrs[{index}]", cidr
+    for index, client in enumerate(stamp.environment.cluster.endpoint.clients):
+        if not client.startswith("sg-"):
+            yield f"cluster.endpoint.clients[{index}]", client
 
 
 def _nearest_range(cidr: str) -> str:

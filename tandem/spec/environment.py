@@ -26,6 +26,13 @@ Cidr = Annotated[
         json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"},
     ),
 ]
+ApiClient = Annotated[
+    str,
+    Field(
+        pattern=r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$",
+        json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-..."},
+    ),
+]
 PrincipalArn = Annotated[
     str,
     Field(
@@ -146,6 +153,12 @@ class Endpoint(Record):
     )
     cidrs: tuple[Cidr, ...] = Field(
         default=(), description="ranges admitted to a public endpoint; 0.0.0.0/0 is refused"
+    )
+    clients: tuple[ApiClient, ...] = Field(
+        default=(),
+        max_length=32,
+        description="who reaches the API's private address beside nodes and pods: private ranges, or security groups "
+        "of the VPC; none: nobody outside the cluster does",
     )
 
 

@@ -231,6 +231,11 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         },
         passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS, "environment.hub": HUB},
     ),
+    "clients-private": Example(
+        path="cluster.endpoint.clients[0]",
+        found={f"{ENDPOINT}.clients": ["203.0.113.0/24"]},
+        passed={f"{ENDPOINT}.clients": ["10.8.0.0/16", "100.64.0.0/10", "sg-0123456789abcdef0"]},
+    ),
     "endpoint-named": Example(
         path="cluster.endpoint.cidrs",
         found={f"{ENDPOINT}.access": "public"},

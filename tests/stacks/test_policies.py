@@ -30,6 +30,7 @@ DISTINCT = {
     "mirror": ("Cluster", "Guard", "Image", "Workloads"),
     "permissions-boundary": ("Image",),
     "builds-inside": ("Image",),
+    "clients": ("Cluster",),
     "bucket-key": ("Artifacts", "Cluster", "Guard"),
 }
 
