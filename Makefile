@@ -10,7 +10,7 @@ export PYTHONDONTWRITEBYTECODE := # hundreds of processes of a test run read the
 CDK := node_modules/.bin/cdk
 MEASURED := build/measured
 
-.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage real record-real others clean
+.PHONY: help setup demo test proof check render deploy-local docs lint lock audit look bench bench-artifacts bench-load llmperf coverage worlds upgrade-diff real record-real others clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -55,8 +55,8 @@ demo: setup ## the main job: check, synthesize, render, deploy locally, measure 
 	@rm -rf $(MEASURED) && mkdir -p $(dir $(MEASURED))
 	$(BIN)/tandem twin --experiment post --faster 5 --log $(MEASURED)/truth -- $(BIN)/tandem bench run \
 		--baseline 'qwen-vllm={qwen-vllm}' --variant 'qwen-sd-vllm={qwen-sd-vllm}' --model Qwen/Qwen3-32B \
-		--suite post real --classes repeat,open,repetition,json,open-ended --concurrency 4 --max-tokens 48 \
-		--thinking off --rounds 4 --warm-up 4 --out $(MEASURED)/run > $(MEASURED).txt || test $$? -eq 4
+		--suite post real --classes repeat,open,repetition,json,open-ended --prompts-per-class 12 --concurrency 4 \
+		--max-tokens 48 --thinking off --rounds 4 --warm-up 4 --out $(MEASURED)/run > $(MEASURED).txt || test $$? -eq 4
 	@echo "==> 7/9 each figure beside the twins' own truth, and what a count of chunks makes of it"
 	$(BIN)/tandem bench truth $(MEASURED)/run --log $(MEASURED)/truth/*.jsonl
 	@echo "==> 8/9 the dashboards of that run, as CloudWatch would show them"
@@ -126,11 +126,17 @@ bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacit
 	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
 	$(BIN)/python benchmarks/records.py
 
+upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/upgrade.md
+	$(BIN)/python benchmarks/upgrade_diff.py --write
+
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
 	$(BIN)/python benchmarks/coverage.py --write
 
-real: setup ## measure real vLLM servers on this machine; 4 GB of disk, a quarter of an hour; BUSY=1 on a busy one
-	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy)
+worlds: setup ## count false words of reports in 19 worlds, half an hour: the table of docs/measurement.md; SEED=S
+	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
+
+real: setup ## measure real vLLM servers on this machine; 4 GB of disk, 40 minutes; BUSY=1 on a busy one; KEEP=1
+	$(BIN)/python benchmarks/real.py $(if $(BUSY),--busy) $(if $(KEEP),--keep)
 
 record-real: setup ## record again what real vLLM servers send: tests/bench/streams
 	$(BIN)/python benchmarks/record_streams.py

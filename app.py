@@ -123,15 +123,18 @@ def inside(environment: Environment, experiments: Sequence[Experiment], catalogu
         return None
     from charts import workloads  # noqa: PLC0415
     from charts.driver import RELEASE, RELEASE_NAMESPACE, driver  # noqa: PLC0415
+    from charts.people import render_people  # noqa: PLC0415
     from stacks.workloads import HelmRelease, Inside  # noqa: PLC0415
 
     chart = driver(environment, catalogue)
+    charts = {experiment.name: workloads(environment, experiment, catalogue) for experiment in experiments}
     return Inside(
         driver=HelmRelease(
             name=RELEASE, namespace=RELEASE_NAMESPACE, repository=chart.repository, version=chart.version,
             values=chart.values,
         ),
-        charts={found.name: workloads(environment, found, catalogue) for found in experiments},
+        charts=charts,
+        people=render_people(environment, experiments, charts),
     )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def reports(null: Null, count: int, seed: int) -> Called:
 
 def _calls(observations: Observations, checked: Controls) -> bool:
     found = cells(observations, checked, margin=MARGIN)
-    return any(cell.verdict in ("faster", "slower") for cell in found)
+    return any(cell.verdict in ("faster", "slower", "mixed") for cell in found)
 
 
 class _Columns(NamedTuple):

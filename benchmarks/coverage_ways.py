@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from coverage_world import Seen, Values
 
-from tandem.bench.judge.interval import estimate
+from tandem.bench.judge.interval import estimate, pool_round_noise
 
 MARGIN = math.log(1.05)
 REQUESTS_OF_THE_POST = 8
@@ -37,7 +37,9 @@ class Said(NamedTuple):
 def by_prompt(seen: Seen, metric: str) -> Said:
     """Tandem's: one log-ratio a prompt, of medians over rounds; prompts are resampled."""
     base, spec = seen.of(metric)
-    found = estimate(np.log(np.median(base, axis=0) / np.median(spec, axis=0)), np.log(base / spec).T)
+    by_round = np.log(base / spec).T
+    medians = np.log(np.median(base, axis=0) / np.median(spec, axis=0))
+    found = estimate(medians, by_round, noise=pool_round_noise([by_round]))  # as in a report of one class
     return _nothing() if found is None else _said(found.log, found.low, found.high)
 
 

@@ -186,6 +186,7 @@ def _tandem(name: str, scenario: Scenario, out: Path) -> None:
         command = [
             sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"{ARM}={server.url}", "--model", MODEL,
             "--suite", str(suite), "--concurrency", str(CONCURRENCY), "--rounds", "1",
+            "--control-rounds", "0",  # its requests would stand in the server's log and in no figure
             "--max-tokens", str(OUTPUT_TOKENS), "--warm-up", "0", "--seed", "1", "--out", str(out / "tandem"),
         ]  # fmt: skip
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

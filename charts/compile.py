@@ -33,7 +33,7 @@ from charts.network import COMPILE
 from charts.pod import (
     CLAIM,
     INSTANCE_TYPE,
-    SECURITY,
+    RUNTIME_SECURITY,
     SHM_MOUNT,
     SKIP_CREDENTIALS,
     TOLERATION,
@@ -148,7 +148,7 @@ def _pod(environment: Environment, experiment: Experiment, artifact: Artifact, c
         **({"resourceClaims": [claim(environment, experiment)]} if on_device else {}),
         "initContainers": [
             container(environment, _fetch(environment, experiment, artifact)),
-            _compile(runtime_image(environment, experiment, catalogue), experiment, artifact, how),
+            _compile(environment, experiment, artifact, catalogue, how),
         ],
         "containers": [container(environment, _upload(environment, artifact, how))],
         "volumes": [
@@ -173,7 +173,9 @@ def _fetch(environment: Environment, experiment: Experiment, artifact: Artifact)
     )  # fmt: skip
 
 
-def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compilation) -> Spec:
+def _compile(
+    environment: Environment, experiment: Experiment, artifact: Artifact, catalogue: Catalogue, how: Compilation
+) -> Spec:
     """Return the container of the runtime's own image: the driver, and behind it the runtime's own program."""
     settings, serving = experiment.compile, experiment.serving
     memory = f"{settings.memory_gib or serving.memory_gib}Gi"
@@ -181,7 +183,7 @@ def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compil
     claims = {"claims": [{"name": CLAIM}]} if settings.where == "device" else {}
     return {
         "name": COMPILER,
-        "image": image,
+        "image": runtime_image(environment, experiment, catalogue),
         "command": ["python", f"{names.WORK_MOUNT}/driver.pyz"],
         "args": [
             "--skip-if", f"{names.WORK_MOUNT}/present", "--outcome", f"{names.WORK_MOUNT}/outcome.json",
@@ -197,7 +199,7 @@ def _compile(image: str, experiment: Experiment, artifact: Artifact, how: Compil
             "limits": {"memory": memory},
             **claims,
         },
-        "securityContext": SECURITY,
+        "securityContext": RUNTIME_SECURITY[environment.serving.capabilities],
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [{**MODELS, "readOnly": True}, ARTIFACT, WORK, SHM_MOUNT],
     }  # fmt: skip

@@ -15,7 +15,9 @@ from tandem.spec import names
 
 WAVE = 3  # with the servers: a sync that waited for a suspended object would wait for ever
 NEVER = "0 0 31 2 *"  # no February has this day; the field must be filled, even of a suspended CronJob
-KEPT_S = 7 * 24 * 3600  # a finished Job's log and status, for whoever looks after a weekend
+KEPT_S = 7 * 24 * 3600  # a finished Job's status, for whoever looks after a weekend
+# A CronJob deletes finished Jobs beyond these, those made by hand too; left out, it keeps 3 and 1
+KEPT_JOBS = 10
 
 Spec = dict[str, Any]
 
@@ -64,6 +66,8 @@ def cron_job(work: Work) -> Spec:
             "schedule": NEVER,
             "suspend": True,
             "concurrencyPolicy": "Forbid",
+            "successfulJobsHistoryLimit": KEPT_JOBS,
+            "failedJobsHistoryLimit": KEPT_JOBS,
             "jobTemplate": {
                 "metadata": {"labels": marks},
                 "spec": {

@@ -100,7 +100,6 @@ def _measure(environment: Environment, experiment: Experiment) -> Spec:
             "--temperature", str(TEMPERATURE), "--concurrency", str(CONCURRENCY), "--requests", str(REQUESTS),
             "--defer",
         ],
-        "env": [],
         "resources": {
             "requests": {"cpu": CPU, "memory": MEMORY, "ephemeral-storage": f"{DISK_GIB}Gi"},
             "limits": {"memory": MEMORY},

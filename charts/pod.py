@@ -23,8 +23,14 @@ from tandem.spec.variant_key import artifact_key
 
 GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 CLAIM = "neuron"
-# root stays, the Neuron images run as it; what root could do beyond the container goes
-SECURITY = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+# By serving.capabilities: what a container of a runtime's image may do. Root stays, the Neuron images run as it. The
+# last is what AWS starts this image with (aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 2,
+# 2026-08-21); Kubernetes forbids no escalation to a container with SYS_ADMIN.
+RUNTIME_SECURITY: dict[str, dict[str, Any]] = {
+    "none": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+    "runtime-default": {"allowPrivilegeEscalation": False},
+    "neuron": {"capabilities": {"add": ["SYS_ADMIN", "IPC_LOCK"]}},
+}
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 # names the containers that get neither token nor variables of the pod's role (amazon-eks-pod-identity-webhook README)
 SKIP_CREDENTIALS = "eks.amazonaws.com/skip-containers"
@@ -70,7 +76,7 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
             "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
             **probes(experiment.target),
             "resources": _resources(experiment.serving, local_gib),
-            "securityContext": SECURITY,
+            "securityContext": RUNTIME_SECURITY[environment.serving.capabilities],
             "volumeMounts": [
                 MODELS,
                 # a cache keeps locks; anything else is read only, so that a server that would compile ends at once
@@ -79,7 +85,7 @@ def pod(environment: Environment, experiment: Experiment, variant: Variant, cata
                 SHM_MOUNT,
             ],
         }],
-        "volumes": _volumes(experiment, key, local_gib),
+        "volumes": _volumes(environment, experiment, key, local_gib),
     }  # fmt: skip
 
 
@@ -136,8 +142,11 @@ def _admit(
     return container(environment, step)
 
 
-def _volumes(experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
-    claims = {"models": names.models_volume(experiment), "stored": names.artifact_volume(experiment, key)}
+def _volumes(environment: Environment, experiment: Experiment, key: ArtifactKey, local_gib: int) -> list[Spec]:
+    claims = {
+        "models": names.models_volume(environment, experiment),
+        "stored": names.artifact_volume(environment, experiment, key),
+    }
     return [
         *(
             {"name": name, "persistentVolumeClaim": {"claimName": claim, "readOnly": True}}

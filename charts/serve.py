@@ -52,6 +52,16 @@ def speculation_labels(variant: Variant) -> dict[str, str]:
     }
 
 
+def _alone(variant: Variant) -> dict[str, Any]:
+    """Return the affinity that leaves a second pod of a variant without a node, wherever the first one stands.
+
+    A Service would send half of a measurement to it. Every node of a cluster is in one region (kubernetes.io
+    docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
+    """
+    apart = {"labelSelector": {"matchLabels": _selector(variant)}, "topologyKey": "topology.kubernetes.io/region"}
+    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
+
+
 def _selector(variant: Variant) -> dict[str, str]:
     return {NAME: variant.name, COMPONENT: SERVER}
 
@@ -74,7 +84,7 @@ def _deployment(experiment: Experiment, variant: Variant, template: dict[str, An
             "selector": {"matchLabels": _selector(variant)},
             "template": {
                 "metadata": {"labels": _selector(variant) | PART_OF, "annotations": WITHOUT_CREDENTIALS},
-                "spec": template,
+                "spec": template | _alone(variant),
             },
         },
     }

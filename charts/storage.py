@@ -1,14 +1,16 @@
-"""The bucket's prefixes as read-only volumes: one of models, one per compiled artifact.
+"""The bucket's prefixes as read-only volumes, one of models, one per compiled artifact; and each artifact's key.
 
 Invariant: a server can read what it is told to serve and write nothing; a stale artifact then fails at once
 instead of being compiled again for hours.
 
 The models volume is all of `models/` because a variant with a draft reads two snapshots and the baseline one:
-a volume per snapshot would make their pods differ in more than speculation.
+a volume per snapshot would make their pods differ in more than speculation. The key of an artifact is 1,300 characters
+that three containers carry: it stands once, in a ConfigMap that is named by its digest and can never be changed.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import cdk8s
@@ -16,6 +18,7 @@ from constructs import Construct
 
 from charts.manifest import labels, manifest, wave
 from tandem.spec import names
+from tandem.spec.artifact_key import KEY_ENTRY, ArtifactKey
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -35,14 +38,16 @@ class StorageChart(cdk8s.Chart):
         super().__init__(scope, id_, disable_resource_name_hashes=True)
         keys = [artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
         prefixes = {
-            names.models_volume(experiment): "models/",
-            **{names.artifact_volume(experiment, key): f"{key.prefix}/" for key in keys},
+            names.models_volume(environment, experiment): "models/",
+            **{names.artifact_volume(environment, experiment, key): f"{key.prefix}/" for key in keys},
         }
         instance = catalogue.instances.instances[environment.capacity.instance_type]
         for name, prefix in prefixes.items():
             options = [*_mount_options(environment, instance.network_card_gbps.value), f"prefix {prefix}"]
             manifest(self, _volume(name, options, environment, experiment))
             manifest(self, _claim(name, experiment))
+        for key in {key.digest: key for key in keys}.values():
+            manifest(self, _key_map(key, experiment))
 
 
 def _mount_options(environment: Environment, gbps: int | None) -> list[str]:
@@ -71,7 +76,6 @@ def _volume(name: str, options: list[str], environment: Environment, experiment:
             "capacity": {"storage": CAPACITY},
             "accessModes": ["ReadOnlyMany"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": "",  # static: no class may ever provision for it
             "claimRef": {"namespace": names.namespace(experiment), "name": name},
             "mountOptions": options,
             "csi": {
@@ -99,8 +103,23 @@ def _claim(name: str, experiment: Experiment) -> dict[str, Any]:
         },
         "spec": {
             "accessModes": ["ReadOnlyMany"],
-            "storageClassName": "",
+            "storageClassName": "",  # static: left out, it would be the cluster's default class
             "volumeName": name,
             "resources": {"requests": {"storage": CAPACITY}},
         },
+    }
+
+
+def _key_map(key: ArtifactKey, experiment: Experiment) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": names.key_map(key),
+            "namespace": names.namespace(experiment),
+            "labels": labels(experiment.name, "storage"),
+            "annotations": wave(WAVE) | {"tandem/artifact": key.name},
+        },
+        "immutable": True,
+        "data": {KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)},
     }

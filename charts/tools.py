@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandem.spec import names
-from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
+from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, ArtifactKey
 from tandem.spec.built_image import TOOLS
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -82,16 +82,18 @@ def holder() -> list[Spec]:
     The uid, because a Job of the same name can be made again once the first is gone.
     """
     labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
+    # apiVersion is what the API server would fill in, and a fieldRef has one owner as a whole
     read = [
-        {"name": name, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{label}']"}}}
+        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{label}']"}}}
         for name, label in labels.items()
     ]
     return [*read, variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]
 
 
 def key_variable(key: ArtifactKey) -> Spec:
-    """Return the variable that carries every field of an artifact's key."""
-    return variable(KEY_VARIABLE, json.dumps(key.as_fields(), sort_keys=True))
+    """Return the variable that carries every field of an artifact's key, from the key's ConfigMap."""
+    reference = {"key": KEY_ENTRY, "name": names.key_map(key)}
+    return {"name": KEY_VARIABLE, "valueFrom": {"configMapKeyRef": reference}}
 
 
 def stage_commands(experiment: Experiment, models: Iterable[Model]) -> Spec:

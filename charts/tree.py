@@ -13,6 +13,8 @@ from typing import Any
 import yaml
 
 from charts.gitops import FOLDER, gitops
+from charts.people import FOLDER as PEOPLE_FOLDER
+from charts.people import render_people
 from charts.workloads import workloads
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -64,12 +66,14 @@ def files(environment: Environment, experiments: Iterable[Experiment], catalogue
     """Return path, relative to the tree's root, to text, for one environment."""
     hosted = list(experiments)
     root = Path(environment.name)
-    tree = {root / KUSTOMIZATION: _kustomization([experiment.name for experiment in hosted])}
-    for experiment in hosted:
-        stages = workloads(environment, experiment, catalogue)
-        tree[root / experiment.name / KUSTOMIZATION] = _kustomization(stages)
+    charts = {experiment.name: workloads(environment, experiment, catalogue) for experiment in hosted}
+    tree = {root / KUSTOMIZATION: _kustomization([*charts, PEOPLE_FOLDER])}
+    for name, stages in charts.items():
+        tree[root / name / KUSTOMIZATION] = _kustomization(stages)
         for stage, objects in stages.items():
-            tree |= _folder(root / experiment.name / stage, stage, objects)
+            tree |= _folder(root / name / stage, stage, objects)
+    rights = render_people(environment, hosted, charts)
+    tree |= _folder(root / PEOPLE_FOLDER, PEOPLE_FOLDER, [body for bodies in rights.values() for body in bodies])
     for tool, objects in gitops(environment, hosted, catalogue).items():
         tree |= _folder(root / FOLDER, tool, objects)
     return tree

@@ -1,8 +1,9 @@
 """Who may do what in the cluster: access entries for the four kinds of people.
 
-Invariant: a principal has one entry; a rule refuses to name one twice, because EKS would. No experiment is named:
-an engineer's scope is the start of every experiment's namespace (EKS user guide, "Associate access policies with access
-entries": a namespace's name may hold wildcards), so another experiment changes no entry.
+Invariant: a principal has one entry; a rule refuses to name one twice, because EKS would. An admin has EKS's own
+policy, which works from the first minute. The others have a Kubernetes group each and no policy: what a group may do is
+rendered (charts/people.py), and until that is applied it may do nothing. No experiment is named, so another changes no
+entry.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct
 
 from stacks.place import Place
+from tandem.ops.people.cluster_rights import CLUSTER_KINDS, name_group
 from tandem.spec.environment import Access
-from tandem.spec.names import NAMESPACE_PREFIX
 
 _Policy = eks.CfnAccessEntry.AccessPolicyProperty
 _Scope = eks.CfnAccessEntry.AccessScopeProperty
@@ -23,27 +24,23 @@ class AccessEntries(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, cluster_name: str, access: Access, place: Place) -> None:
         super().__init__(scope, id_)
-        for people, policy, where in (
-            (access.admin, "AmazonEKSClusterAdminPolicy", everywhere()),
-            (access.operator, "AmazonEKSEditPolicy", everywhere()),  # AdminPolicy would let them grant rights
-            (access.engineer, "AmazonEKSEditPolicy", experiments()),
-            (access.viewer, "AmazonEKSViewPolicy", everywhere()),
-        ):
-            for principal in people:
-                eks.CfnAccessEntry(
-                    self, principal.partition(":iam::")[2].replace("/", ":"), cluster_name=cluster_name,
-                    principal_arn=principal, type="STANDARD", access_policies=[access_policy(place, policy, where)],
-                )  # fmt: skip
+
+        def enter(principal: str, policies: list[_Policy] | None, groups: list[str] | None) -> None:
+            eks.CfnAccessEntry(
+                self, principal.partition(":iam::")[2].replace("/", ":"), cluster_name=cluster_name,
+                principal_arn=principal, type="STANDARD", access_policies=policies, kubernetes_groups=groups,
+            )  # fmt: skip
+
+        for principal in access.admin:
+            enter(principal, [access_policy(place, "AmazonEKSClusterAdminPolicy", everywhere())], None)
+        for kind in CLUSTER_KINDS:
+            for principal in getattr(access, kind):
+                enter(principal, None, [name_group(kind)])
 
 
 def everywhere() -> _Scope:
     """Return the scope of the whole cluster."""
     return _Scope(type="cluster")
-
-
-def experiments() -> _Scope:
-    """Return the scope of every experiment's namespace, also of those to come."""
-    return _Scope(type="namespace", namespaces=[f"{NAMESPACE_PREFIX}*"])
 
 
 def access_policy(place: Place, name: str, where: _Scope) -> _Policy:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Self
 
 from stacks.policy import allow
+from tandem.spec.images import PRIVATE_ECR
 
-_PRIVATE = re.compile(
-    r"(?P<host>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)/(?P<name>[^:@]+)"
-)
+# A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
+# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
+_FIRST_PULL = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
+PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", *_FIRST_PULL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,17 +27,12 @@ class PrivateRepository:
     @classmethod
     def of(cls, reference: str) -> Self | None:
         """Return the repository of `[oci://]host/name[:tag][@digest]`, or None where it is not in private ECR."""
-        found = _PRIVATE.match(reference.removeprefix("oci://"))
-        return cls(**found.groupdict()) if found else None
+        found = PRIVATE_ECR.match(reference.removeprefix("oci://"))
+        return cls(**found.groupdict()) if found and found["name"] else None
 
     def arn(self, partition: str) -> str:
         """Return the repository's ARN."""
         return f"arn:{partition}:ecr:{self.region}:{self.account}:repository/{self.name}"
-
-
-# A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
-# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
-FIRST_PULL = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
 
 
 def first_pulls(mirrors: Collection[str], partition: str) -> list[dict[str, Any]]:
@@ -49,7 +45,7 @@ def first_pulls(mirrors: Collection[str], partition: str) -> list[dict[str, Any]
     """
     found = [PrivateRepository.of(mirror) for mirror in sorted(mirrors)]
     arns = [f"{repository.arn(partition)}/*" for repository in found if repository]
-    return [allow(FIRST_PULL, arns)] if arns else []
+    return [allow(_FIRST_PULL, arns)] if arns else []
 
 
 def login() -> dict[str, Any]:

@@ -16,6 +16,7 @@ from stacks.workloads import Inside, WorkloadsStack
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
+from tandem.spec.images import mirror
 from tandem.watch.agent import ADDON
 from tandem.watch.scope import Scope
 
@@ -80,6 +81,9 @@ class EnvironmentStage(cdk.Stage):
             self, "Workloads", environment=environment,
             experiments=[watching.experiment for watching in watched.experiments], role_arns=cluster.pod_role_arns,
             network=network, cluster_security_group_id=cluster.security_group_id, inside=inside,
+            chart_repository=mirror(
+                catalogue.dra_chart.repository.removeprefix("oci://"), environment.registry_mirrors
+            ),
         )  # fmt: skip
         workloads.add_stack_dependency(cluster)
         self._after(workloads, "Image")  # what it starts pulls the images of ours

@@ -15,6 +15,7 @@ from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks.bucket_key import use_bucket_key
+from stacks.ecr import PULL, PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place, place_of
 from stacks.policy import Conditions, allow, document
@@ -23,6 +24,7 @@ from tandem.spec.environment import Environment
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, NAMESPACE_PREFIX, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 PODS = "pods.eks.amazonaws.com"
+SOURCE_CONTROLLER = "source-controller"  # the service account's name in Flux's own manifests
 MODELS, ARTIFACTS, RESULTS = "models/*", "artifacts/*", "results/*"
 
 
@@ -96,6 +98,31 @@ class PodRoles(Construct):
         )  # fmt: skip
         acknowledge(role.role, _reasons(statements))
         return role.arn
+
+
+class ChartReader(Construct):
+    """Flux's source-controller, bound to a role that pulls one chart from private ECR.
+
+    System nodes have no way to the node's own role (IMDS hop limit 1), so the controller needs one of its own.
+    """
+
+    def __init__(
+        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, namespace: str, chart: PrivateRepository
+    ) -> None:
+        super().__init__(scope, id_)
+        reader = PodRole(
+            self, SOURCE_CONTROLLER, cluster_name=cluster_name, place=place, namespace=namespace,
+            account=SOURCE_CONTROLLER, statements=[login(), allow(PULL, [chart.arn(place.partition)])],
+            policy_name="chart",
+        )  # fmt: skip
+        acknowledge(
+            reader.role,
+            {"AwsSolutions-IAM5[Resource::*]": "a login to private registries takes no narrower resource"},
+        )
+        PodIdentities(
+            self, "Identity", cluster_name=cluster_name, namespace=namespace,
+            role_arns={SOURCE_CONTROLLER: reader.arn},
+        )  # fmt: skip
 
 
 class PodIdentities(Construct):

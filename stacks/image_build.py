@@ -24,7 +24,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.ecr import FIRST_PULL, PrivateRepository, login
+from stacks.ecr import PULL, PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
@@ -41,9 +41,6 @@ _PUSH = (
     "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
     "ecr:PutImage", "ecr:UploadLayerPart",
 )  # fmt: skip
-_PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", *FIRST_PULL)
-
-
 # what CodeBuild needs to run in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services required to create
 # a VPC network interface")
 _INTERFACE_ACTIONS = (
@@ -142,7 +139,7 @@ class ImageBuild(Construct):
             allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
             login(),
             allow(_PUSH, [repository_arn]),
-            *([allow(_PULL, [mirror.arn(place.partition)])] if mirror else []),
+            *([allow(PULL, [mirror.arn(place.partition)])] if mirror else []),
             *(inside.statements(place) if inside else []),
         ]
         trust = allow(

@@ -19,10 +19,11 @@ from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.access import access_policy, everywhere
-from stacks.ecr import FIRST_PULL, PrivateRepository, login
+from stacks.ecr import PULL, PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
+from tandem.ops.people.cluster_rights import DELIVERY_GROUP
 
 # what Lambda needs to run in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an
 # Amazon VPC", required IAM permissions)
@@ -31,7 +32,6 @@ _VPC_ACTIONS = (
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
 LAMBDA = "lambda.amazonaws.com"
-_PULL = ("ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", *FIRST_PULL)
 _NO_NARROWER = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
@@ -52,6 +52,7 @@ class Kubectl(Construct):
         entry = eks.CfnAccessEntry(
             self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
             access_policies=[access_policy(place, "AmazonEKSClusterAdminPolicy", everywhere())],
+            kubernetes_groups=[DELIVERY_GROUP],  # by which admission knows who applies what is rendered
         )  # fmt: skip
         provider = eks.KubectlProvider(
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
@@ -121,7 +122,7 @@ def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
     """Return what pulling the chart takes: a login, and for a private repository its layers."""
     private = PrivateRepository.of(repository)
     if private:
-        return [login(), allow(_PULL, [private.arn(partition)])]
+        return [login(), allow(PULL, [private.arn(partition)])]
     if repository.startswith("oci://public.ecr.aws/"):
         return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
     return []

@@ -1,9 +1,9 @@
 """The Workloads stack: all that an experiment needs in the cluster, but for what GitOps syncs.
 
 Invariant: the only stack with a kubectl provider, and with gitops it has none either: then it holds the experiments'
-Pod Identity associations alone. They precede the pods that ask for them, because a pod that started before its
-association never gets credentials. The stack depends on Cluster, so it is deleted first, while the nodes, the
-add-ons and its own right to enter the cluster still exist.
+Pod Identity associations alone, and that of Flux where it pulls the chart from private ECR. They precede the pods that
+ask for them, because a pod that started before its association never gets credentials. The stack depends on Cluster, so
+it is deleted first, while the nodes, the add-ons and its own right to enter the cluster still exist.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, DependencyGroup, IDependable
 
-from stacks.identity import PodIdentities
+from stacks.ecr import PrivateRepository
+from stacks.identity import ChartReader, PodIdentities
 from stacks.kubectl import Kubectl
 from stacks.network import Network
 from stacks.place import place_of
 from stacks.stack import EnvironmentStack
 from tandem.spec import names
-from tandem.spec.environment import Environment
+from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 
 Objects = Sequence[Mapping[str, Any]]
@@ -49,10 +50,12 @@ class Inside:
     Args:
         driver: the Neuron DRA chart.
         charts: experiment -> chart -> Kubernetes objects, in the order they are applied.
+        people: their rights in the cluster: part -> Kubernetes objects.
     """
 
     driver: HelmRelease
     charts: Charts
+    people: Mapping[str, Objects]
 
 
 class WorkloadsStack(EnvironmentStack):
@@ -62,11 +65,13 @@ class WorkloadsStack(EnvironmentStack):
         experiments: those the environment hosts.
         role_arns: service account to role.
         inside: what to apply inside the cluster; None with gitops.
+        chart_repository: where the Neuron DRA chart comes from, mirrors applied.
     """
 
     def __init__(
         self, scope: Construct, id_: str, *, environment: Environment, experiments: Sequence[Experiment],
         role_arns: Mapping[str, str], network: Network, cluster_security_group_id: str, inside: Inside | None,
+        chart_repository: str,
     ) -> None:  # fmt: skip
         super().__init__(
             scope, id_, environment=environment,
@@ -80,6 +85,12 @@ class WorkloadsStack(EnvironmentStack):
             )
             for experiment in experiments
         }  # fmt: skip
+        delivery, chart = environment.delivery, PrivateRepository.of(chart_repository)
+        if isinstance(delivery, GitopsDelivery) and delivery.tool == "flux" and chart:
+            ChartReader(
+                self, "ChartReader", cluster_name=names.cluster(environment), place=place_of(environment),
+                namespace=delivery.namespace, chart=chart,
+            )  # fmt: skip
         if inside is None:
             return
         driver = inside.driver
@@ -94,9 +105,15 @@ class WorkloadsStack(EnvironmentStack):
             version=driver.version, values=dict(driver.values), timeout=HELM_TIMEOUT,
         )  # fmt: skip
         release.node.add_dependency(kubectl.ready)
-        for experiment, stages in inside.charts.items():
-            after = DependencyGroup(release, identities[experiment])
-            Manifests(self, experiment, kubectl=kubectl, stages=stages, after=after)
+        applied = [
+            Manifests(
+                self, experiment, kubectl=kubectl, stages=stages,
+                after=DependencyGroup(release, identities[experiment]),
+            )
+            for experiment, stages in inside.charts.items()
+        ]  # fmt: skip
+        # in the experiments' namespaces, so after all of them
+        Manifests(self, "People", kubectl=kubectl, stages=inside.people, after=DependencyGroup(*applied))
 
 
 class Manifests(Construct):

@@ -61,7 +61,7 @@ ALLOWED = {
         "tandem.ops.guarded",
         "tandem.ops.people",
     },
-    "charts": {"charts", "tandem.spec", "tandem.rules"},
+    "charts": {"charts", "tandem.spec", "tandem.rules", "tandem.ops.people"},
     "supply": {"supply"},
 }
 JSII = {"aws_cdk", "cdk8s", "constructs", "jsii"}

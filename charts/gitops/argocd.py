@@ -1,4 +1,4 @@
-"""Argo CD: one Application per experiment from an ApplicationSet, one for the Neuron DRA chart, one for these.
+"""Argo CD: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart, people and these.
 
 Invariant: no sync ever touches the number of a server's pods, and a pending pod is no fault.
 
@@ -18,6 +18,7 @@ from constructs import Construct
 
 from charts.driver import RELEASE, RELEASE_NAMESPACE, Driver
 from charts.manifest import labels, manifest, wave
+from charts.people import FOLDER as PEOPLE_FOLDER
 from tandem.spec import names
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
@@ -31,6 +32,7 @@ AUTOMATED = {"prune": True, "selfHeal": True}
 # what the charts render, and nothing else may enter the cluster by this project
 CLUSTER_KINDS = [("", "Namespace"), ("", "PersistentVolume")]
 NAMESPACED_KINDS = [
+    ("", "ConfigMap"),
     ("", "PersistentVolumeClaim"),
     ("", "ResourceQuota"),
     ("", "Service"),
@@ -39,6 +41,18 @@ NAMESPACED_KINDS = [
     ("batch", "CronJob"),
     ("networking.k8s.io", "NetworkPolicy"),
     ("resource.k8s.io", "ResourceClaimTemplate"),
+]
+# what charts/people.py renders
+PEOPLE_CLUSTER_KINDS = [
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"),
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"),
+    ("rbac.authorization.k8s.io", "ClusterRole"),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+]
+PEOPLE_NAMESPACED_KINDS = [
+    ("", "ConfigMap"),
+    ("rbac.authorization.k8s.io", "Role"),
+    ("rbac.authorization.k8s.io", "RoleBinding"),
 ]
 # cluster-wide objects of the Neuron chart with its DRA driver on (templates/dra-driver, chart 1.9.0)
 DRIVER_CLUSTER_KINDS = [
@@ -61,6 +75,7 @@ class ArgoCdChart(cdk8s.Chart):
         name, delivery = environment.name, environment.delivery
         assert isinstance(delivery, GitopsDelivery)  # nobody asks for this chart where the CDK delivers
         platform = f"{name}-platform"
+        people = f"{name}-people"  # a project of its own: whoever changes an experiment changes no right
         platform_spaces = [delivery.namespace, RELEASE_NAMESPACE, driver.namespace]
         spaces = [names.namespace(experiment) for experiment in experiments]
         here = {"repoURL": delivery.repo_url, "targetRevision": delivery.revision}
@@ -76,7 +91,7 @@ class ArgoCdChart(cdk8s.Chart):
                     "annotations": wave(number),
                     # Argo CD cannot finish the deletion of an Application whose project is gone. The driver's
                     # Application has none: pods could not give their devices back once the driver went first
-                    **({"finalizers": [FINALIZER]} if kind == "AppProject" else {}),
+                    **({"finalizers": [FINALIZER]} if kind == "AppProject" or called == people else {}),
                 },
                 "spec": spec,
             })  # fmt: skip
@@ -84,9 +99,16 @@ class ArgoCdChart(cdk8s.Chart):
         sources = [delivery.repo_url, driver.repository]
         put("AppProject", platform, 0, _project(sources, platform_spaces, DRIVER_CLUSTER_KINDS, None))
         put("AppProject", name, 0, _project([delivery.repo_url], spaces, CLUSTER_KINDS, NAMESPACED_KINDS))
+        put("AppProject", people, 0, _project(
+            [delivery.repo_url], spaces, PEOPLE_CLUSTER_KINDS, PEOPLE_NAMESPACED_KINDS
+        ))  # fmt: skip
         own = here | {"path": f"{delivery.path}/gitops"}
         put("Application", f"{name}-gitops", 1, _application(platform, own, delivery.namespace))
         put("Application", f"{name}-neuron-dra", 1, _application(platform, _chart(driver), RELEASE_NAMESPACE))
+        # to the first namespace, because an Application names one; each object names its own. A sync that comes before
+        # the namespaces do is tried again
+        rights = here | {"path": f"{delivery.path}/{PEOPLE_FOLDER}"}
+        put("Application", people, 2, _application(people, rights, spaces[0]))
         put("ApplicationSet", name, 2, _experiments(name, here, delivery.path, experiments))
 
 

@@ -1,4 +1,4 @@
-"""Flux: one Kustomization per stage of an experiment, each after the one before, and the Neuron DRA chart.
+"""Flux: one Kustomization per stage of an experiment, each after the one before, one of people, the Neuron DRA chart.
 
 Invariant: a parked environment is ready. Every stage waits for its objects, but for serve: its pods may wait
 for a node for weeks, and a check of their health would call that a failure.
@@ -10,16 +10,19 @@ The number of a server's pods is in no manifest, so Flux never owns it; whoever 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import cdk8s
 from constructs import Construct
 
-from charts.driver import RELEASE, RELEASE_NAMESPACE, Driver
+from charts.driver import RELEASE, RELEASE_NAMESPACE, SCHEME, Driver
 from charts.manifest import labels, manifest
-from charts.workloads import stages_of
+from charts.people import FOLDER as PEOPLE_FOLDER
+from charts.workloads import STAGES, stages_of
 from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
+from tandem.spec.images import PRIVATE_ECR
 
 KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
 SOURCE_API = "source.toolkit.fluxcd.io/v1"
@@ -55,17 +58,20 @@ class FluxChart(cdk8s.Chart):
 
         put(SOURCE_API, "GitRepository", name, _repository(delivery))
         # no wait: it holds itself, and would wait for itself
-        root = _kustomization(name, f"{delivery.path}/gitops", after=None, wait_for_health=False)
+        root = _kustomization(name, f"{delivery.path}/gitops", after=(), wait_for_health=False)
         put(KUSTOMIZE_API, "Kustomization", f"{name}-gitops", root)
         put(SOURCE_API, "OCIRepository", RELEASE, _chart(driver))
         put(HELM_API, "HelmRelease", RELEASE, _release(driver))
         for experiment in experiments:
             stages = stages_of(experiment)
             for before, stage in zip((None, *stages), stages, strict=False):
-                after = f"{experiment.name}-{before}" if before else None
+                after = [f"{experiment.name}-{before}"] if before else []
                 path = f"{delivery.path}/{experiment.name}/{stage}"
                 spec = _kustomization(name, path, after=after, wait_for_health=stage != "serve")
                 put(KUSTOMIZE_API, "Kustomization", f"{experiment.name}-{stage}", spec)
+        bases = [f"{experiment.name}-{STAGES[0]}" for experiment in experiments]  # each makes its namespace
+        rights = _kustomization(name, f"{delivery.path}/{PEOPLE_FOLDER}", after=bases, wait_for_health=True)
+        put(KUSTOMIZE_API, "Kustomization", f"{name}-people", rights)
 
 
 def _repository(delivery: GitopsDelivery) -> Body:
@@ -85,7 +91,7 @@ def reference(revision: str) -> dict[str, str]:
     return {"branch": revision}
 
 
-def _kustomization(source: str, path: str, *, after: str | None, wait_for_health: bool) -> Body:
+def _kustomization(source: str, path: str, *, after: Sequence[str], wait_for_health: bool) -> Body:
     return {
         "interval": "10m",
         "retryInterval": "1m",
@@ -94,14 +100,18 @@ def _kustomization(source: str, path: str, *, after: str | None, wait_for_health
         "prune": True,
         "wait": wait_for_health,
         "sourceRef": {"kind": "GitRepository", "name": source},
-        **({"dependsOn": [{"name": after}]} if after else {}),
+        **({"dependsOn": [{"name": before} for before in after]} if after else {}),
     }
 
 
 def _chart(driver: Driver) -> Body:
     pinned = {"digest": driver.digest} if driver.digest else {}
+    # source-controller then logs in with its own credentials, those of its Pod Identity (source-controller
+    # docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them)
+    private = PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME))
     return {
         "interval": "1h",
+        **({"provider": "aws"} if private else {}),
         "url": driver.repository,
         "ref": {"tag": driver.version, **pinned},
         "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},

@@ -118,8 +118,7 @@ def lines(folder: Path, ranges: Ranges) -> Iterator[bytes]:
         for first, end in ranges:
             file.seek(first)
             while file.tell() < end:
-                line = file.readline()
-                yield line if line.endswith(b"\n") else line + b"\n"
+                yield file.readline()
 
 
 class _Line(msgspec.Struct):
@@ -174,11 +173,11 @@ _DECODER = msgspec.json.Decoder(_Line)
 
 def _line(line: bytes, path: Path, number: int) -> _Line | None:
     """Return what a line says of its place, None of a torn last one."""
+    if is_torn(line):
+        return None
     try:
         return _DECODER.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        if is_torn(line):
-            return None
         raise bad_line(line, path, number, error) from error
 
 

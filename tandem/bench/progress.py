@@ -7,7 +7,10 @@ plain line every few seconds, fit for a log.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TextIO
 
 from tandem.bench.estimate import Estimate, spoken
@@ -18,6 +21,22 @@ from tandem.bench.statement import turn_words
 
 TERMINAL_S, LOG_S = 0.5, 5.0
 CLEAR = "\r\x1b[K"
+
+
+@dataclass
+class WarmUpCount:
+    """What the warm-up of an arm has asked so far; `began_s` is on the monotonic clock."""
+
+    arm: str
+    began_s: float
+    requests: int = 0
+    failed: int = 0
+
+    def __str__(self) -> str:
+        """Describe it as progress shows it."""
+        elapsed = spoken(time.monotonic() - self.began_s)
+        failed = f" ({self.failed} failed)" if self.failed else ""
+        return f"warm-up of {self.arm}: {elapsed} gone, requests done: {self.requests}{failed}"
 
 
 class Progress:
@@ -38,6 +57,7 @@ class Progress:
         self._planned_done_s = 0.0  # of the expected time, what the finished requests stand for
         self._share_s = 0.0  # of the expected time, what a request of the present turn stands for
         self._now = ""
+        self._warming: dict[str, WarmUpCount] = {}
 
     def tell(self, sentence: str) -> None:
         """Write a sentence of its own."""
@@ -64,8 +84,26 @@ class Progress:
         self._failed += record.error is not None
         self._planned_done_s += self._share_s
 
+    @contextlib.contextmanager
+    def warming(self, arm: str) -> Iterator[None]:
+        """Show the warm-up of an arm while it lasts."""
+        self.tell(f"warming {arm} up")
+        self._warming[arm] = WarmUpCount(arm, time.monotonic())
+        try:
+            yield
+        finally:
+            del self._warming[arm]
+
+    def count_warm_up(self, record: Record) -> None:
+        """Count a record of a warm-up."""
+        count = self._warming[record.arm]
+        count.requests += 1
+        count.failed += record.error is not None
+
     def line(self) -> str:
         """Return where the run stands."""
+        if self._warming:
+            return "; ".join(map(str, self._warming.values()))
         of = f"/{self._requests}" if self._requests is not None else ""
         failed = f", {self._failed} failed" if self._failed else ""
         return f"{self._asked}{of} requests{failed}; {self._now}; {self._left()}"
@@ -79,18 +117,24 @@ class Progress:
         slower = gone / self._planned_done_s
         return f"about {spoken(max(self._expected_s - self._planned_done_s, 0.0) * slower)} left"
 
-    async def show(self) -> None:
-        """Write the line again and again, until cancelled."""
-        while True:
-            await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
+    @contextlib.contextmanager
+    def shown(self) -> Iterator[None]:
+        """Write the line again and again; leave the terminal's line empty for what comes after."""
+        writing = asyncio.create_task(self._show())
+        try:
+            yield
+        finally:
+            writing.cancel()
             self._clear_line()
-            self._out.write(self.line() if self._terminal else f"{self.line()}\n")
             self._out.flush()
 
-    def clear(self) -> None:
-        """Leave the terminal's line empty for what comes after."""
-        self._clear_line()
-        self._out.flush()
+    async def _show(self) -> None:
+        while True:
+            await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
+            if self._now or self._warming:
+                self._clear_line()
+                self._out.write(self.line() if self._terminal else f"{self.line()}\n")
+                self._out.flush()
 
     def _clear_line(self) -> None:
         if self._terminal:

@@ -222,12 +222,12 @@ def _unreadable(path: Path, error: OSError) -> BenchError:
 def _record(
     decoder: msgspec.json.Decoder[Record], line: bytes, path: Path, number: int, tell: Callable[[Torn], None]
 ) -> Record | None:
+    if is_torn(line):
+        tell(Torn(path, number, len(line)))
+        return None
     try:
         record = decoder.decode(line)
     except UNREADABLE as error:
-        if is_torn(line):
-            tell(Torn(path, number, len(line)))
-            return None
         raise bad_line(line, path, number, error) from error
     if record.schema != SCHEMA:
         raise bad_line(line, path, number, None)
@@ -235,7 +235,7 @@ def _record(
 
 
 def is_torn(line: bytes) -> bool:
-    """Return whether a line that no decoder takes was cut: only the last one can lack its end."""
+    """Return whether a line was cut: only the last one can lack its end, and without it no writer has finished it."""
     return not line.endswith(b"\n")
 
 
@@ -270,6 +270,7 @@ class Writer:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.written = 0
+        self._failure: WorldError | None = None
         self._encoder = msgspec.json.Encoder()
         try:
             _set_torn_aside(path)
@@ -296,8 +297,11 @@ class Writer:
 
         Raises:
             BenchError: a time that is not a finite number, which JSON cannot hold.
-            WorldError: the disk took no more. The file then ends with the record before.
+            WorldError: the disk took no more. The file then ends with the record before and takes no other, though a
+                shorter one might fit.
         """
+        if self._failure is not None:
+            raise self._failure
         _refuse_non_finite(record, self.path)
         line = self._encoder.encode(record) + b"\n"
         end = self._file.seek(0, os.SEEK_END)
@@ -306,7 +310,8 @@ class Writer:
         except OSError as error:
             with contextlib.suppress(OSError):  # half a line would stand in the middle once there is room again
                 self._file.truncate(end)
-            raise self._fault(error) from error
+            self._failure = self._fault(error)
+            raise self._failure from error
         self.written += 1
 
     def _fault(self, error: OSError) -> WorldError:
@@ -325,16 +330,10 @@ def _set_torn_aside(path: Path) -> None:
     with path.open("r+b") as file:
         start = _start_of_last_line(file)
         tail = file.read()
-        if tail.endswith(b"\n"):
-            return
-        try:
-            msgspec.json.decode(tail, type=Record)
-        except UNREADABLE:
+        if is_torn(tail):
             with path.with_name(f"{path.name}.torn").open("ab") as aside:
                 aside.write(tail + b"\n")
             file.truncate(start)
-        else:
-            file.write(b"\n")
 
 
 def _start_of_last_line(file: BinaryIO, step: int = 1 << 16) -> int:

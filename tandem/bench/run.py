@@ -36,6 +36,7 @@ from tandem.bench.pages import Pages, append
 from tandem.bench.plan import Plan, Turn
 from tandem.bench.probe import Found, probe
 from tandem.bench.progress import Progress
+from tandem.bench.record import Record
 from tandem.bench.recorder import Recorder, recording
 from tandem.bench.resume import Recorded, recorded, refuse_other
 from tandem.bench.rounds import Laps
@@ -220,8 +221,8 @@ class Run:
             return written
         path = self.folder / WARM_UP
         first = path.read_bytes().count(b"\n") if path.exists() else 0  # windows are numbered on over resumptions
-        with recording(path) as recorder:
-            loops = self._loops(recorder, Recorded(interrupted={}))
+        with recording(path) as recorder, self.progress.shown():
+            loops = self._loops(recorder, Recorded(interrupted={}), self.progress.count_warm_up)
             each = (self._warm(arm, loops, first) for arm in arms)
             together = self.settings.schedule == "simultaneous"
             warmed = await asyncio.gather(*each) if together else [await one for one in each]
@@ -236,9 +237,9 @@ class Run:
         return msgspec.structs.replace(written, warm_up=seen)
 
     async def _warm(self, arm: Arm, loops: Loops, first: int) -> Warmed:
-        self.progress.tell(f"warming {arm.name} up")
-        await arm.client.open_connections(self._connections(self.plan.round(self.plan.first)[0]))
-        warmed = await warm_up(arm, self.plan, loops, requests=self.settings.warm_up, first=first)
+        with self.progress.warming(arm.name):
+            await arm.client.open_connections(self._connections(self.plan.round(self.plan.first)[0]))
+            warmed = await warm_up(arm, self.plan, loops, requests=self.settings.warm_up, first=first)
         if warmed.seen.stable is False and not self.stop.asked:
             self._note(
                 f"{arm.name} was not stable after {warmed.seen.requests} requests of warm-up, {warmed.seen.failed} of "
@@ -246,10 +247,9 @@ class Run:
             )
         return warmed
 
-    def _loops(self, recorder: Recorder, had: Recorded) -> Loops:
+    def _loops(self, recorder: Recorder, had: Recorded, done: Callable[[Record], None]) -> Loops:
         return Loops(
-            settings=self.settings, recorder=recorder, stop=self.stop, attempts=had.interrupted,
-            done=self.progress.done,
+            settings=self.settings, recorder=recorder, stop=self.stop, attempts=had.interrupted, done=done
         )  # fmt: skip
 
     async def _turns(self, arms: Sequence[Arm], pages: Pages, had: Recorded, between: Between, laps: Laps) -> Reason:
@@ -259,11 +259,10 @@ class Run:
             left_s = max(self.settings.duration_s - had.spent_s, 0.0)
             self.progress.expect(left_s)
             ends = time.monotonic() + left_s
-        shown = asyncio.create_task(self.progress.show())
         gc.freeze()  # a full collection of all that was loaded would hold the event loop up for tens of milliseconds
         try:
-            with recording(self.folder / RECORDS) as recorder:
-                loops = self._loops(recorder, had)
+            with recording(self.folder / RECORDS) as recorder, self.progress.shown():
+                loops = self._loops(recorder, had, self.progress.done)
                 for turn in self.plan.turns():
                     over = self._over(turn, ends, had)
                     if over is None and await between.before(turn):
@@ -279,8 +278,6 @@ class Run:
             with contextlib.suppress(WorldError):  # a full disk is told of by what is written next
                 laps.end()
             gc.unfreeze()
-            shown.cancel()
-            self.progress.clear()
         return "done"
 
     def _over(self, turn: Turn, ends: float, had: Recorded) -> Reason | None:

@@ -17,6 +17,9 @@ from typing import Literal
 
 Schedule = Literal["interleaved", "simultaneous"]
 
+FEWEST_ROUNDS = 4
+"""Rounds from which on a run has a verdict. It stands here because a run is planned where scipy is absent."""
+
 
 def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:
     """Return the arms in the order of the first pass, drawn from the seed."""

@@ -16,6 +16,7 @@ from tandem.bench import host, manifest
 from tandem.bench.estimate import FIRST_TOKEN_S, TOKEN_S, spoken
 from tandem.bench.plan import Plan, Turn
 from tandem.bench.probe import Found
+from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.settings import Settings
 from tandem.bench.simulation import combine_simulated
 
@@ -40,10 +41,17 @@ def plan_lines(settings: Settings, plan: Plan, expected_s: float) -> Iterator[st
     total = "" if plan.requests is None else f"{plan.requests} requests in all, "
     yield f"  {total}{plan.requests_per_round} a round; the first block goes {_order(plan)}"
     yield from _control(plan)
-    rests = "as asked" if plan.rounds is None else f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, each answer"
-    rests += "" if plan.rounds is None else " to max_tokens; told anew after the warm-up"
+    rests = "as asked"
+    if plan.rounds is not None:
+        most_tokens = max(entry.max_tokens for block in plan.blocks for entry in block.entries)
+        rests = (
+            f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, answers as long as allowed, at most {most_tokens} "
+            "tokens; told anew after the warm-up"
+        )
     yield f"  about {expected_s / 60:.1f} min{_cost(settings, expected_s)} ({rests})"
     yield from (f"  note: {note}" for suite in settings.suites for note in suite.notes)
+    if plan.rounds is not None and plan.rounds < FEWEST_ROUNDS and len(plan.arms) > 1:
+        yield f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict: --rounds {FEWEST_ROUNDS}"
     yield from (f"  note: {note}" for note in (*thin(plan), *pooled(plan)))
 
 

@@ -60,7 +60,7 @@ async def warm_up(arm: Arm, plan: Plan, loops: Loops, *, requests: int | None, f
     Args:
         arm: whom.
         plan: what will be asked of it.
-        loops: with the recorder of warm-ups.
+        loops: with the recorder of warm-ups; its `done` is told of each record.
         requests: exactly so many; None until stable.
         first: number of the first window, above those of an earlier run.
     """
@@ -97,7 +97,12 @@ async def _until_stable(arm: Arm, plan: Plan, loops: Loops, first: int) -> tuple
 
 async def _ask(arm: Arm, loops: Loops, turn: Turn) -> list[Record]:
     records: list[Record] = []
-    await dataclasses.replace(loops, done=records.append).run(arm, turn, turn.items)
+
+    def keep(record: Record) -> None:
+        records.append(record)
+        loops.done(record)
+
+    await dataclasses.replace(loops, done=keep).run(arm, turn, turn.items)
     return records
 
 

@@ -33,11 +33,11 @@ from tandem.shell_command import quote_command
 if TYPE_CHECKING:
     from tandem.bench.fault import BenchError
     from tandem.bench.run import Outcome
+    from tandem.bench.run_size import RunSize
     from tandem.bench.settings import Settings
     from tandem.commands.publish import Publishing
 
 DEFAULT_SUITES = ("real",)
-DEFAULT_CONTROLS = 1
 LEAST_SOCKETS = 512  # an open loop has as many as its servers are slow
 EXIT_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
@@ -192,15 +192,16 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
     from tandem.commands.bench_arms import begun, measured, placed  # noqa: PLC0415
     from tandem.commands.bench_resume_flags import flags_of  # noqa: PLC0415
 
-    who = measured(chosen, options)
-    names = dict.fromkeys(options.suite or who.suites or DEFAULT_SUITES)
+    size, who = _choose_size(options), measured(chosen, options)
+    names = dict.fromkeys(options.suite or size.select_names(who.suites) or DEFAULT_SUITES)
     suites = tuple(load(name, llmperf_source=options.llmperf_source) for name in names)
     _refuse_namesakes([suite.name for suite in suites])
-    suites = narrowed(suites, options.classes) if options.classes else suites
-    longest = max(suite.defaults.max_tokens for suite in suites)
-    capped = who.most_tokens if who.most_tokens is not None and who.most_tokens < longest else None
+    suites = narrowed(suites, options.classes) if options.classes else size.narrow_suites(suites)
+    size = size.fit_files(suites)
+    longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
+    limits = [limit for limit in (who.most_tokens, size.max_tokens) if limit is not None and limit < longest]
     before = begun(options.resume)
-    controls = before.control_rounds if before else DEFAULT_CONTROLS
+    controls = before.control_rounds if before else size.control_rounds
     return Settings(
         arms=placed(who.arms, options.placement, before),
         environment=who.environment,
@@ -213,13 +214,13 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         api=options.api,
         thinking=None if options.thinking is None else options.thinking == "on",
         temperature=options.temperature,
-        max_tokens=options.max_tokens or capped,
-        concurrency=options.concurrency,
+        max_tokens=options.max_tokens or min(limits, default=None),
+        concurrency=options.concurrency or (None if options.rate else size.concurrency),
         rate_per_s=options.rate,
-        rounds=None if options.duration is not None else options.rounds or 1,
+        rounds=None if options.duration is not None else options.rounds or size.rounds,
         control_rounds=controls if options.control_rounds is None else options.control_rounds,
         repeats=options.repeats,
-        prompts_per_class=options.prompts_per_class,
+        prompts_per_class=options.prompts_per_class or size.prompts_per_class,
         mixed=options.mixed,
         duration_s=options.duration,
         time_outs=TimeOuts(**options.time_outs),
@@ -229,6 +230,26 @@ def _settings(chosen: Selection, options: argparse.Namespace) -> Settings:
         price_usd_per_hour=options.price,
         flags=flags_of(getattr(options, "words", ())),
     )
+
+
+def _choose_size(options: argparse.Namespace) -> RunSize:
+    """Return the size that the flags name.
+
+    Raises:
+        BenchError: two sizes, or fewer rounds than the verdict of a quick run needs.
+    """
+    from tandem.bench.run_size import DEFAULT, FULL, QUICK  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.bench.schedule import FEWEST_ROUNDS  # noqa: PLC0415
+    from tandem.commands.bench_arms import refused  # noqa: PLC0415
+
+    if options.quick and options.full:
+        raise refused("--full beside --quick", "one size of a run", "drop one of them")
+    if options.quick and options.rounds is not None and options.rounds < FEWEST_ROUNDS:
+        raise refused(
+            f"--rounds {options.rounds} beside --quick", f"at least {FEWEST_ROUNDS} rounds: fewer give no verdict",
+            "drop --rounds, or drop --quick for figures alone",
+        )  # fmt: skip
+    return QUICK if options.quick else FULL if options.full else DEFAULT
 
 
 def _refuse_namesakes(names: list[str]) -> None:

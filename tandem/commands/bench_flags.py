@@ -98,15 +98,25 @@ def _arms(run: argparse.ArgumentParser) -> None:
 
 
 def _asked(run: argparse.ArgumentParser) -> None:
+    size = run.add_argument_group("size", "how much is asked; each flag below stands before it")
+    size.add_argument(
+        "--quick", action="store_true", help="three classes, 6 prompts of each, 192 tokens: minutes, and a verdict"
+    )
+    size.add_argument(
+        "--full", action="store_true", help="every prompt, with the loads and the answers that its suite states"
+    )
     asked = run.add_argument_group("what is asked")
     asked.add_argument(
         "--suite", nargs="+", action="extend", default=[], metavar="S", help="post, real or FILE.jsonl (default real)"
     )
     asked.add_argument("--classes", type=words, default=(), metavar="NAME,...", help="of the suites; all by default")
-    asked.add_argument("--prompts-per-class", type=count, metavar="N", help="the first N of each class; all by default")
     asked.add_argument(
-        "--max-tokens", type=count, metavar="N", help="in place of the suite's; a prompt may state fewer"
+        "--prompts-per-class", type=count, metavar="N", help="the first N of each (default 8; of a file all)"
     )
+    asked.add_argument(
+        "--max-tokens", type=count, metavar="N",
+        help="of an answer; a prompt may state fewer (default 560; of a file what it states)",
+    )  # fmt: skip
     asked.add_argument("--api", choices=("chat", "completions"), default="chat", help="(default chat)")
     asked.add_argument("--thinking", choices=("on", "off"), help="say it to the chat template; the model's own default")
     asked.add_argument("--temperature", type=temperature, default=0.0, metavar="T", help="(default 0.0, greedy)")
@@ -119,7 +129,7 @@ def _asked(run: argparse.ArgumentParser) -> None:
 def _schedule(run: argparse.ArgumentParser) -> None:
     when = run.add_argument_group("when")
     load = when.add_mutually_exclusive_group()
-    load.add_argument("--concurrency", type=counts, metavar="N,...", help="closed loops; the suite's own by default")
+    load.add_argument("--concurrency", type=counts, metavar="N,...", help="closed loops (default 4)")
     load.add_argument("--rate", type=positive("requests a second"), metavar="R", help="an open loop: arrivals a second")
     when.add_argument(
         "--schedule",
@@ -127,7 +137,7 @@ def _schedule(run: argparse.ArgumentParser) -> None:
         help="one arm at a time, A B B A (default), or all at once",
     )
     length = when.add_mutually_exclusive_group()
-    length.add_argument("--rounds", type=count, metavar="N", help="(default 1)")
+    length.add_argument("--rounds", type=count, metavar="N", help="(default 4; fewer give no verdict)")
     length.add_argument("--duration", type=seconds, metavar="T", help="repeat rounds for so long: 180m, 3h, 90s")
     when.add_argument(
         "--control-rounds", type=controls, metavar="N",

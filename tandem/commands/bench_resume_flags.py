@@ -22,6 +22,7 @@ Flags = Mapping[str, tuple[str, ...]]
 ELSEWHERE = frozenset({"--out", "--resume", "--placement", "--goodput", "--price"})
 """What is no setting of a run, or may change while it goes on: the manifest holds the last one in its own field."""
 EITHER = (("--rounds", "--duration"), ("--concurrency", "--rate"))
+SIZES = ("--quick", "--full")
 UNCOMPARED = {"--ask": "no extras", "--warm-up": "auto"}
 """What no field of the manifest holds as it was asked, with the words for its default."""
 
@@ -96,6 +97,12 @@ def _refuse_contradiction(before: Flags, given: Flags, folder: Path) -> None:
     Raises:
         BenchError: one does; both values are named.
     """
+    for option in SIZES:
+        if option in given and option not in before:
+            raise BenchError(
+                f"{option} was not given when this run began", where=str(folder / FILE),
+                change=f"leave {option} out, or begin another run: --out DIR",
+            )  # fmt: skip
     for option, default in UNCOMPARED.items():
         was, is_ = (" ".join(flags.get(option, (default,))) for flags in (before, given))
         if option in given and was != is_:

@@ -1,13 +1,14 @@
 """`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles.
 
-It says too what each environment costs while parked and what watching it costs, refuses one whose watching costs more
-than it admits, and tells what no alarm of it sees.
+It names the pins that move together. It says too what each environment costs while parked and what watching it
+costs, refuses one whose watching costs more than it admits, and tells what no alarm of it sees.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from tandem.commands.inputs import Inputs, read
 from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
 from tandem.commands.parked_report import format_parked_cost, list_part_lines, parked_cost_as_dict, read_parked_cost
 from tandem.commands.selection import Selection, add_names
+from tandem.spec.environment import Environment
+from tandem.spec.pins import VersionPin, list_pins
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +65,10 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
                     if (cost := read_parked_cost(inputs, environment))
                 },
                 "recompiles": recompile_report.plain(before, comparisons, inputs) if before else None,
+                "pins": {
+                    environment.name: [asdict(pin) for pin in _pins(inputs, environment)]
+                    for environment in inputs.environments()
+                },
                 "exit_code": int(code),
             }
         )
@@ -77,6 +84,8 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
         print(line)
     for line in (*_parked(inputs, verbose=chosen.verbose), *_watching(inputs)):
         print(line)
+    for line in _pin_lines(inputs):
+        print(line)
     return code
 
 
@@ -86,6 +95,22 @@ def _parked(inputs: Inputs, *, verbose: bool) -> Iterator[str]:
         if cost is not None:
             yield f"{environment.name}: {format_parked_cost(cost)}"
             yield from list_part_lines(cost, "  ") if verbose else ()
+
+
+def _pins(inputs: Inputs, environment: Environment) -> Iterator[VersionPin]:
+    return list_pins(environment, inputs.hosted(environment), inputs.catalogue)
+
+
+def _pin_lines(inputs: Inputs) -> Iterator[str]:
+    """Name each pin once, whatever number of environments has it; each add-on stands in --json."""
+    pins = dict.fromkeys(pin for environment in inputs.environments() for pin in _pins(inputs, environment))
+    shown = [pin for pin in pins if not pin.component.startswith("add-on ")]
+    if not shown:
+        return
+    yield f"pins that move together, {counted(len(pins) - len(shown), 'add-on')} beside these (docs/upgrade.md):"
+    for pin in shown:
+        yield f"  {pin.component} {pin.value}"
+        yield f"    {pin.file}: {pin.key}"
 
 
 def _watching(inputs: Inputs) -> Iterator[str]:

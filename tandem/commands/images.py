@@ -85,7 +85,7 @@ def list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> It
     interface VPC endpoints", considerations). Bases of ours are pulled by CodeBuild, which is seldom inside.
     """
     behind = [use for use in uses if use.mirrored != use.reference and (environment.builds_in_vpc or not use.is_base)]
-    hosts = {match[0]: match["region"] for use in behind if (match := PRIVATE_ECR.match(use.mirrored))}
+    hosts = {match["host"]: match["region"] for use in behind if (match := PRIVATE_ECR.match(use.mirrored))}
     for host, region in sorted(hosts.items()):
         password = quote_command("aws", "ecr", "get-login-password", "--region", region)
         for tool in ("docker", "helm registry"):

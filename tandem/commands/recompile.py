@@ -17,7 +17,7 @@ import yaml
 
 from tandem.artifacts.explain import Differences, key_name
 from tandem.commands.inputs import Inputs
-from tandem.spec.artifact_key import KEY_VARIABLE, differences
+from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, differences
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
@@ -27,11 +27,16 @@ from tandem.spec.record import parse
 from tandem.spec.variant_key import artifact_key
 
 MANIFESTS = Path("manifests")  # where `tandem render` writes by default
-SERVERS = "serve/serve.yaml"  # below an experiment's folder there
+SERVERS, KEYS = "serve/serve.yaml", "storage/storage.yaml"  # below an experiment's folder there
 REFUSED = "refused above"
 BETWEEN = "\n---\n"
 WRITTEN_NAME = re.compile(r"^metadata:\n(?:  .*\n)*?  name: ([a-z0-9-]+)$", re.MULTILINE)
-WRITTEN_KEY = re.compile(rf"- name: {KEY_VARIABLE}\n +value: '(.*)'$", re.MULTILINE)
+WRITTEN_KEY = re.compile(rf"- name: {KEY_VARIABLE}\n +value: '(.*)'$", re.MULTILINE)  # of a release without key maps
+WRITTEN_REFERENCE = re.compile(
+    rf"- name: {KEY_VARIABLE}\n +valueFrom:\n +configMapKeyRef:\n +key: {re.escape(KEY_ENTRY)}\n +name: ([a-z0-9-]+)$",
+    re.MULTILINE,
+)
+WRITTEN_FIELDS = re.compile(rf"^data:\n  {re.escape(KEY_ENTRY)}: '(.*)'$", re.MULTILINE)
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
 NO_KEYS = "rendered by a release that wrote no keys"
 
@@ -188,7 +193,10 @@ def manifests(folder: Path) -> State:
     places: dict[Place, Mapping[str, Fields] | str] = {}
     for tree in _trees(folder):
         for servers in sorted(tree.glob(f"*/{SERVERS}")):
-            places[tree.name, servers.parent.parent.name] = _rendered(servers.read_text(errors="replace"))
+            keys = servers.parent.parent / KEYS
+            places[tree.name, servers.parent.parent.name] = _rendered(
+                servers.read_text(errors="replace"), keys.read_text(errors="replace") if keys.exists() else ""
+            )
     return State(where=str(folder), places=places, environments=frozenset(place[0] for place in places))
 
 
@@ -198,33 +206,49 @@ def _trees(folder: Path) -> list[Path]:
     return below or ([folder.resolve()] if any(folder.glob(f"*/{SERVERS}")) else [])
 
 
-def _rendered(text: str) -> dict[str, Fields] | str:
+def _rendered(servers: str, storage: str) -> dict[str, Fields] | str:
     """Return Deployment to key, of those that carry one; in words why there is none."""
-    found: dict[str, Fields] = {}
+    fields_by_server: dict[str, Fields] = {}
     try:
-        for document in text.split(BETWEEN):
+        maps = dict(_key_map(document) for document in storage.split(BETWEEN) if KEY_ENTRY in document)
+        for document in servers.split(BETWEEN):
             if KEY_VARIABLE in document:
-                name, key = _quickly(document) or _slowly(document)
-                found[name] = dict(json.loads(key).items())  # whatever else it may be has none
+                name, key = _quickly(document, maps) or _slowly(document, maps)
+                fields_by_server[name] = dict(json.loads(key).items())  # whatever else it may be has none
     except (yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return UNREADABLE
-    return found or NO_KEYS
+    return fields_by_server or NO_KEYS
 
 
-def _quickly(document: str) -> tuple[str, str] | None:
+def _key_map(document: str) -> tuple[str, str]:
+    """Return name and fields of a ConfigMap, quickly where `tandem render` wrote it."""
+    name, fields = WRITTEN_NAME.search(document), WRITTEN_FIELDS.search(document)
+    if name and fields:
+        return name[1], fields[1].replace("''", "'")
+    body = yaml.load(document, Loader=_Loader)  # noqa: S506 - the safe one, in C
+    return body["metadata"]["name"], body["data"][KEY_ENTRY]
+
+
+def _quickly(document: str, maps: Mapping[str, str]) -> tuple[str, str] | None:
     """Return name and key where `tandem render` wrote them; parsing all of it would double the time of `check`."""
-    name, key = WRITTEN_NAME.search(document), WRITTEN_KEY.search(document)
+    name, reference = WRITTEN_NAME.search(document), WRITTEN_REFERENCE.search(document)
+    if name and reference:
+        return name[1], maps[reference[1]]
+    key = WRITTEN_KEY.search(document)
     return (name[1], key[1].replace("''", "'")) if name and key else None
 
 
-def _slowly(document: str) -> tuple[str, str]:
+def _slowly(document: str, maps: Mapping[str, str]) -> tuple[str, str]:
     """Return name and key of a Deployment that another program has written again."""
     body = yaml.load(document, Loader=_Loader)  # noqa: S506 - the safe one, in C
     pod = body["spec"]["template"]["spec"]
     entries = (
         entry for part in ("initContainers", "containers") for each in pod.get(part, ()) for entry in each["env"]
     )
-    return body["metadata"]["name"], next(entry["value"] for entry in entries if entry["name"] == KEY_VARIABLE)
+    carried = next(entry for entry in entries if entry["name"] == KEY_VARIABLE)
+    if "value" in carried:
+        return body["metadata"]["name"], carried["value"]
+    return body["metadata"]["name"], maps[carried["valueFrom"]["configMapKeyRef"]["name"]]
 
 
 def _experiments(files: list[Path], catalogue: Catalogue) -> dict[Place, Mapping[str, Fields] | str]:

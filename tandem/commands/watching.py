@@ -42,9 +42,9 @@ def scope(environment: Environment, experiments: Iterable[Experiment]) -> Scope:
 
 
 def _traffic(experiment: Experiment) -> Traffic:
-    """Read what the suites ask when no flag of `tandem bench run` says otherwise; another load is watched all the same.
+    """Read what the suites ask at most (`tandem bench run --full`); the default asks a part of it.
 
-    It has series of its own then, which the dashboards' variables do not offer.
+    Another load is watched all the same: it has series of its own, which the dashboards' variables do not offer.
     """
     suites = [_suite(name) for name in experiment.suites]
     return Traffic(

@@ -16,6 +16,9 @@ from tandem.spec.runtime import CpuCompile
 MOVING_HOURS = 1  # beside the compiler: a node starts, an image comes, models and artifact are moved
 # of local disk: kubelet keeps a tenth free (its default nodefs.available), images and logs take the rest
 DISK_SHARE = 0.8
+# No source gives a figure: Tandem's own reading of the Neuron SDK's guides, which compile such models on whole nodes.
+LARGE_PARAMETERS, LARGE_COMPILE_GIB = 20_000_000_000, 700
+VALUE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 
 def _without_devices(trial: Trial) -> CpuCompile | None:
@@ -68,23 +71,68 @@ def _memory_holds_shm(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
-def _fits(hosting: Hosting) -> Iterable[Finding]:
-    """A compile may take a whole node: it never stands beside a server."""
-    settings, instance = hosting.trial.experiment.compile, hosting.instance
-    cpu, memory = instance.allocatable_cpu_m, instance.allocatable_memory_mib
-    if settings.where != "device" or cpu.value is None or memory.value is None:
+def _large_memory(trial: Trial) -> Iterable[Finding]:
+    target, settings = trial.target, trial.experiment.compile
+    memory = settings.memory_gib or trial.experiment.serving.memory_gib
+    if target is None or target.bytes.value is None or memory >= LARGE_COMPILE_GIB:
         return
-    limits = {
-        "cpu": (settings.cpu, (cpu.value - DAEMONS_CPU_M) // 1000),
-        "memory_gib": (settings.memory_gib, (memory.value - DAEMONS_MEMORY_MIB) // 1024),
-    }
-    for name, (asked, most) in limits.items():
-        if asked is not None and asked > most:
+    parameters = target.bytes.value // VALUE_BYTES.get(target.dtype.value or "", 2)
+    if parameters >= LARGE_PARAMETERS:
+        yield Finding(
+            path="compile.memory_gib",
+            got=f"{memory} for a target of {parameters / 10**9:.0f} B parameters"
+            + ("" if settings.memory_gib else ", a server's"),
+            allowed=f"{LARGE_COMPILE_GIB} or more from {LARGE_PARAMETERS // 10**9} B, where the node has it; nobody "
+            "has published what such a compile takes",
+            change=f"write memory_gib: {LARGE_COMPILE_GIB}, or read the peak of a first compile and write that",
+        )  # fmt: skip
+
+
+def _compile_room(hosting: Hosting) -> dict[str, int]:
+    """Return the most CPUs and memory (GiB) that all compiles of a node may ask for, by setting; empty if unknown.
+
+    A compile may take a whole node: it never stands beside a server.
+    """
+    cpu, memory = hosting.instance.allocatable_cpu_m.value, hosting.instance.allocatable_memory_mib.value
+    if hosting.trial.experiment.compile.where != "device" or cpu is None or memory is None:
+        return {}
+    return {"cpu": (cpu - DAEMONS_CPU_M) // 1000, "memory_gib": (memory - DAEMONS_MEMORY_MIB) // 1024}
+
+
+def _fits(hosting: Hosting) -> Iterable[Finding]:
+    for name, most in _compile_room(hosting).items():
+        declared = getattr(hosting.trial.experiment.compile, name)
+        if declared is not None and declared > most:
             yield Finding(
-                path=hosting.path, got=hosting.said(f"compile.{name}", asked),
+                path=hosting.path, got=hosting.said(f"compile.{name}", declared),
                 allowed=f"at most {most} on a {hosting.environment.capacity.instance_type}",
                 change=f"write {name}: {most} in the experiment, or null, which is a server's",
-                source=hosting.catalogue.instances.sources[cpu.source],
+                source=hosting.catalogue.instances.sources[hosting.instance.allocatable_cpu_m.source],
+            )  # fmt: skip
+
+
+def _side_by_side(hosting: Hosting) -> Iterable[Finding]:
+    """Hold the sum of the compiles that the devices admit at once against one node.
+
+    A Job that finds no room waits, and its deadline runs from its making.
+    """
+    experiment, total = hosting.trial.experiment, hosting.instance.devices.value
+    if not total:
+        return
+    artifacts = {
+        (arm.variant.mode, arm.variant.draft, arm.variant.num_speculative_tokens) for arm in hosting.trial.arms
+    }
+    beside = min(len(artifacts), total // experiment.serving.devices)
+    for name, most in _compile_room(hosting).items():
+        share = getattr(experiment.compile, name) or getattr(experiment.serving, name)
+        if share <= most < share * beside:
+            yield Finding(
+                path=hosting.path,
+                got=hosting.said(f"compile.{name}", share) + f": {beside} compiles that the devices admit at once ask "
+                f"for {share * beside} of a node's {most}; {beside - most // share} would wait while its deadline runs",
+                allowed=f"at most {most // beside}, or no more than {most // share} compiles at once",
+                change=f"create {most // share} of the Jobs, and the next when one has ended",
+                source=hosting.catalogue.instances.sources[hosting.instance.allocatable_cpu_m.source],
             )  # fmt: skip
 
 
@@ -182,6 +230,16 @@ RULES: tuple[Rule[Any], ...] = (
         id="compile-fits", of=Hosting, severity="refusal", find=_fits,
         sentence="a compile's CPUs and memory are those of one node at most, beside the DaemonSets",
         source="karpenter-provider-aws website/content/en/docs/reference/instance-types.md", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="compile-memory", of=Trial, severity="warning", find=_large_memory,
+        sentence=f"from {LARGE_PARAMETERS // 10**9} B parameters on, a target is compiled with {LARGE_COMPILE_GIB} GiB",
+        source="Tandem's own reading: no published figure is known", date=date(2026, 11, 22),
+    ),
+    Rule(
+        id="compiles-side-by-side", of=Hosting, severity="warning", find=_side_by_side,
+        sentence="the compiles that a node's devices admit at once fit its CPUs and memory together",
+        source="kubernetes.io/docs/concepts/workloads/controllers/job, activeDeadlineSeconds", date=date(2026, 11, 22),
     ),
     Rule(
         id="disk-fits", of=Hosting, severity="refusal", find=_disk,

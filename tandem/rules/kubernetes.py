@@ -1,4 +1,4 @@
-"""Which Kubernetes minors, node images and drivers fit."""
+"""Which Kubernetes minors, node images and drivers fit, and what pods may do."""
 
 from __future__ import annotations
 
@@ -103,6 +103,28 @@ def _driver(hosting: Hosting) -> Iterable[Finding]:
     )  # fmt: skip
 
 
+def _kubectl_skew(stamp: Stamp) -> Iterable[Finding]:
+    kubectl, minor = stamp.catalogue.kubernetes.kubectl, stamp.environment.cluster.kubernetes
+    apart = abs(_numbers(minor)[1] - _numbers(kubectl.value)[1])
+    if stamp.environment.delivery.kind == "cdk" and _minor(stamp) and apart > 1:
+        yield Finding(
+            path="cluster.kubernetes", got=f'"{minor}", delivered by kubectl {kubectl.value}',
+            allowed="a minor at most one from kubectl's",
+            change="move the kubectl layer in requirements.in, stacks/kubectl.py and kubernetes.yaml, then `make lock`",
+            source=stamp.catalogue.kubernetes.sources[kubectl.source],
+        )  # fmt: skip
+
+
+def _privileged(stamp: Stamp) -> Iterable[Finding]:
+    if stamp.environment.serving.capabilities == "neuron":
+        yield Finding(
+            path="serving.capabilities",
+            got="neuron: SYS_ADMIN and IPC_LOCK in namespaces of pod security `privileged`, which refuses no pod",
+            allowed="none or runtime-default, until a node has shown that a server needs more",
+            change="write none; after a failure for want of a capability runtime-default, and neuron last",
+        )  # fmt: skip
+
+
 _SUPPORT = "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"
 _DATA = "tandem/spec/data/platform/kubernetes.yaml"
 
@@ -132,5 +154,16 @@ RULES: tuple[Rule[Any], ...] = (
         id="driver-minimum", of=Hosting, severity="refusal", find=_driver,
         sentence="the node image's Neuron driver is at least the runtime's minimum",
         source="aws-neuron/aws-neuron-sdk release-notes/components/runtime.rst", date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="kubectl-skew", of=Stamp, severity="refusal", find=_kubectl_skew,
+        sentence="the kubectl that the CDK delivers with is at most one minor from the cluster's",
+        source="kubernetes.io/releases/version-skew-policy, kubectl", date=date(2026, 11, 22),
+    ),
+    Rule(
+        id="capabilities-few", of=Stamp, severity="warning", find=_privileged,
+        sentence="no namespace is of pod security `privileged`",
+        source="kubernetes.io/docs/concepts/security/pod-security-standards, Baseline, Capabilities",
+        date=date(2026, 11, 22),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
 TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
 # beside the experiments' own: the folder of the GitOps tool's objects, and the environment's dashboards
-TAKEN_NAMES = frozenset({"gitops", "machine", "money"})
+TAKEN_NAMES = frozenset({"gitops", "machine", "money", "people"})
 RESERVED_STARTS = ("xn--", "sthree-", "amzn-s3-demo-")
 RESERVED_ENDS = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
@@ -125,7 +125,7 @@ RULES: tuple[Rule[Any], ...] = (
     Rule(
         id="experiment-folder", of=Trial, severity="refusal", find=_free,
         sentence="an experiment's folder of manifests and its dashboard are its own",
-        source="charts/tree.py: manifests/<environment>/gitops; tandem/watch: dashboards machine and money",
+        source="charts/tree.py: manifests/<environment>/gitops and people; tandem/watch: dashboards machine and money",
         date=date(2026, 11, 21),
     ),
     Rule(

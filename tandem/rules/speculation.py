@@ -11,7 +11,6 @@ from tandem.spec.model import Model
 from tandem.spec.runtime import ModeSupport, Runtime
 
 LONG_WINDOW = 10  # above it only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
-SHOWN_FUSED_BATCH = 4  # trn2-llama3.3-70b tutorial of the Neuron SDK: "up to 4"; no source runs more
 
 
 def _runs(trial: Trial) -> Iterable[tuple[Arm, ModeSupport, Runtime]]:
@@ -136,13 +135,19 @@ def _long_window(trial: Trial) -> Iterable[Finding]:
             )  # fmt: skip
 
 
-def _fused_batch(trial: Trial) -> Iterable[Finding]:
+def _batch_shown(trial: Trial) -> Iterable[Finding]:
     batch = trial.experiment.serving.max_num_seqs
-    if batch > SHOWN_FUSED_BATCH and any(arm.variant.mode == "fused" for arm in trial.arms):
+    shown = {
+        support.mode: (support.shown_max_num_seqs, runtime)
+        for _, support, runtime in _runs(trial)
+        if support.shown_max_num_seqs is not None and batch > support.shown_max_num_seqs.value
+    }
+    for mode, (limit, runtime) in shown.items():
         yield Finding(
-            path="serving.max_num_seqs", got=f"{batch} with mode fused",
-            allowed=f"at most {SHOWN_FUSED_BATCH} is shown to run",
-            change=f"write {SHOWN_FUSED_BATCH}, or try {batch} on one node first",
+            path="serving.max_num_seqs", got=f"{batch} with mode {mode} on runtime {runtime.name}",
+            allowed=f"at most {limit.value} is shown to run",
+            change=f"write {limit.value}, or try {batch} on one node first",
+            source=runtime.sources[limit.source],
         )  # fmt: skip
 
 
@@ -190,9 +195,8 @@ RULES: tuple[Rule[Trial], ...] = (
         source="arXiv 2211.17192, expected tokens per step", date=date(2026, 11, 21),
     ),
     Rule(
-        id="fused-batch", of=Trial, severity="warning", find=_fused_batch,
-        sentence=f"fused speculation is shown to run up to batch {SHOWN_FUSED_BATCH}",
-        source="aws-neuron/aws-neuron-sdk libraries/nxd-inference/tutorials/trn2-llama3.3-70b-tutorial.rst",
-        date=date(2026, 8, 21),
+        id="batch-shown", of=Trial, severity="warning", find=_batch_shown,
+        sentence="a documented run shows the mode with so large a batch",
+        source="tandem/spec/data/runtimes, modes, shown_max_num_seqs", date=date(2026, 11, 22),
     ),
 )  # fmt: skip

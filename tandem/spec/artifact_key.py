@@ -19,6 +19,7 @@ from tandem.spec.slug import slug
 
 DIGEST_CHARACTERS = 12
 KEY_VARIABLE = "TANDEM_ARTIFACT_KEY"  # carries `as_fields` as JSON to pods
+KEY_ENTRY = "fields.json"  # where it comes from: this entry of the key's own ConfigMap
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,9 +166,11 @@ class Access(Record):
     """IAM principals of the four kinds of people; each gets an EKS access entry."""
 
     admin: tuple[PrincipalArn, ...] = Field(default=(), description="full rights in the cluster")
-    operator: tuple[PrincipalArn, ...] = Field(default=(), description="edit everywhere, no rights on access itself")
-    engineer: tuple[PrincipalArn, ...] = Field(default=(), description="edit in the experiments' namespaces only")
-    viewer: tuple[PrincipalArn, ...] = Field(default=(), description="read everywhere, no secrets")
+    operator: tuple[PrincipalArn, ...] = Field(default=(), description="as an engineer, and reads logs everywhere")
+    engineer: tuple[PrincipalArn, ...] = Field(
+        default=(), description="reads state everywhere; starts Jobs and servers in the experiments' namespaces"
+    )
+    viewer: tuple[PrincipalArn, ...] = Field(default=(), description="reads state everywhere, neither logs nor secrets")
 
 
 class SystemNodes(Record):
@@ -351,10 +353,14 @@ class Guard(Record):
 
 
 class Serving(Record):
-    """Who may talk to the servers."""
+    """Who may talk to the servers, and what their containers may do."""
 
     allowed_namespaces: tuple[Label, ...] = Field(
         default=(), description="namespaces admitted to port 8000, besides the bench and the metrics agent"
+    )
+    capabilities: Literal["none", "runtime-default", "neuron"] = Field(
+        default="none",
+        description="Linux capabilities of servers and compilers; neuron adds SYS_ADMIN and IPC_LOCK to the default",
     )
 
 

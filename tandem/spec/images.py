@@ -15,7 +15,10 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
-PRIVATE_ECR = re.compile(r"\d{12}\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?(?=/|$)")
+# the name is None of a registry's root
+PRIVATE_ECR = re.compile(
+    r"(?P<host>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)(?:/(?P<name>[^:@]+)|$)"
+)
 OWN_IMAGE = "{} image"  # built in the account; what it stands on is pulled there
 
 

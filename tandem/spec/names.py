@@ -38,6 +38,7 @@ STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
 NOTIFY = "notify"  # second word in the name of a composite alarm, and in no environment's name
+BUCKET_CHARACTERS = 6  # of a digest: it tells the few buckets that one experiment is moved between
 PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
 PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")  # each policy's own kind
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
@@ -189,17 +190,29 @@ def namespace(experiment: Experiment) -> str:
     return f"{NAMESPACE_PREFIX}{experiment.name}"
 
 
-def models_volume(experiment: Experiment) -> str:
+def models_volume(environment: Environment, experiment: Experiment) -> str:
     """Return the name of the experiment's volume of models; it is the volume handle too."""
-    return f"{experiment.name}-models"
+    return _volume(environment, experiment, "models")
 
 
-def artifact_volume(experiment: Experiment, key: ArtifactKey) -> str:
-    """Return the name of the volume of one artifact.
+def artifact_volume(environment: Environment, experiment: Experiment, key: ArtifactKey) -> str:
+    """Return the name of the volume of one artifact."""
+    return _volume(environment, experiment, key.digest)
 
-    The key's digest is part of it because a volume's source can never be changed after its creation.
+
+def _volume(environment: Environment, experiment: Experiment, content: str) -> str:
+    """Name a volume by what it holds and, where the bucket is not the environment's own, by the bucket.
+
+    A volume's source can never be changed after its creation, so another source must be another name.
     """
-    return f"{experiment.name}-{key.digest}"
+    existing = environment.artifacts.existing_bucket
+    bucket_digest = [hashlib.sha256(existing.encode()).hexdigest()[:BUCKET_CHARACTERS]] if existing else []
+    return "-".join([experiment.name, content, *bucket_digest])
+
+
+def key_map(key: ArtifactKey) -> str:
+    """Return the name of the ConfigMap that holds every field of an artifact's key, once for all pods that carry it."""
+    return f"key-{key.digest}"
 
 
 def raise_label(variant: Variant) -> str:
@@ -296,7 +309,8 @@ def experiment_names(experiment: Experiment) -> Iterator[LimitedName]:
     (kubernetes.io/docs/concepts/overview/working-with-objects/names, .../workloads/controllers/cron-jobs).
     """
     yield LimitedName(what="Kubernetes namespace", value=namespace(experiment), limit=63, path="name")
-    yield LimitedName(what="volume", value=f"{experiment.name}-{'0' * 12}", limit=63, path="name")
+    volume = f"{experiment.name}-{'0' * 12}-{'0' * BUCKET_CHARACTERS}"
+    yield LimitedName(what="volume", value=volume, limit=63, path="name")
     for index, variant in enumerate(experiment.all_variants()):
         path = f"variants[{index}].name" if index < len(experiment.variants) else "sweep.prefix"
         yield LimitedName(what="Deployment (its pods add 17)", value=variant.name, limit=46, path=path)

@@ -65,6 +65,7 @@ class Kubernetes(Record):
 
     floor: Figure[str] = Field(description="oldest minor Tandem renders")
     default: Figure[str]
+    kubectl: Figure[str] = Field(description="minor of the kubectl that the CDK delivers with")
     minors: dict[str, KubernetesMinor]
     sources: dict[str, Source]
 

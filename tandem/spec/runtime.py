@@ -49,6 +49,9 @@ class ModeSupport(Record):
     target_families: tuple[str, ...] = Field(default=(), description="families it serves; empty for any")
     proven_targets: tuple[str, ...] = Field(default=(), description="targets with a documented run; empty for any")
     max_num_seqs: Figure[int] | None = Field(default=None, description="largest batch; null for no limit")
+    shown_max_num_seqs: Figure[int] | None = Field(
+        default=None, description="largest batch of a documented run; null where none is known or any will do"
+    )
     reason: str = Field(description="why, in one sentence for the operator")
     nearest: str = Field(description="what to write instead, where refused")
 

@@ -35,8 +35,11 @@ Spec = dict[str, Any]
 class Pod:
     """One pod on one node."""
 
-    def __init__(self, folder: Path, spec: Spec, *, runtime: Any, tools: Mapping[str, str], job: str = "job") -> None:
-        self.folder, self.spec, self.tools, self.job = folder, spec, dict(tools), job
+    def __init__(
+        self, folder: Path, spec: Spec, *, runtime: Any, tools: Mapping[str, str], maps: Mapping[str, Spec],
+        job: str = "job",
+    ) -> None:  # fmt: skip
+        self.folder, self.spec, self.tools, self.maps, self.job = folder, spec, dict(tools), maps, job
         self.programs = install(folder / "image/bin", runtime)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -65,13 +68,17 @@ class Pod:
         """The container's variables, expanded as the kubelet does, and no other but PATH."""
         rendered: dict[str, str] = {}
         for one in self.container(name)["env"]:
-            value = one["value"] if "value" in one else self._from_field(one["valueFrom"]["fieldRef"]["fieldPath"])
+            value = one["value"] if "value" in one else self._value_from(**one["valueFrom"])
             rendered[one["name"]] = re.sub(r"\$\((\w+)\)", lambda found: rendered[found[1]], self.here(value))
         if name in TOOLS:
             return {"PATH": os.environ["PATH"], **rendered, **self.tools, **more}
         return {"PATH": f"{self.programs}:/usr/bin:/bin", **rendered, **more}
 
-    def _from_field(self, path: str) -> str:
+    def _value_from(self, fieldRef: Spec | None = None, configMapKeyRef: Spec | None = None) -> str:  # noqa: N803
+        if configMapKeyRef:
+            return self.maps[configMapKeyRef["name"]]["data"][configMapKeyRef["key"]]
+        assert fieldRef
+        path = fieldRef["fieldPath"]
         return {"metadata.labels['batch.kubernetes.io/job-name']": self.job,
                 "metadata.labels['batch.kubernetes.io/controller-uid']": f"uid-of-{self.job}"}[path]  # fmt: skip
 

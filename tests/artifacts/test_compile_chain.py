@@ -87,7 +87,7 @@ class Chain:
         name = names.compile_job(self.key)
         body = next(found for found in _rendered(*self._spec())["compile"] if found["metadata"]["name"] == name)
         spec = copy.deepcopy(body["spec"]["jobTemplate"]["spec"]["template"]["spec"])
-        return Pod(self.folder / job, spec, runtime=self.key.runtime, tools=self.aws, job=job)
+        return Pod(self.folder / job, spec, runtime=self.key.runtime, tools=self.aws, maps=self.maps, job=job)
 
     def serve_pod(self, name: str = "serve") -> Pod:
         """A pod of the Deployment, with the bucket's prefixes as the folders that Mountpoint would show."""
@@ -95,13 +95,20 @@ class Chain:
         body = next(
             each for each in found if (each["kind"], each["metadata"]["name"]) == ("Deployment", self.variant.name)
         )
-        pod = Pod(self.folder / name, body["spec"]["template"]["spec"], runtime=self.key.runtime, tools={})
+        spec = body["spec"]["template"]["spec"]
+        pod = Pod(self.folder / name, spec, runtime=self.key.runtime, tools={}, maps=self.maps)
         for prefix, root in ((f"{self.key.prefix}/", "stored"), ("models/", "models")):
             for key in self.objects(prefix):
                 path = pod.folder / root / key.removeprefix(prefix)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self.s3.download_file(self.bucket, key, str(path))
         return pod
+
+    @property
+    def maps(self) -> dict[str, dict[str, Any]]:
+        """Name to rendered ConfigMap."""
+        bodies = _rendered(*self._spec())["storage"]
+        return {body["metadata"]["name"]: body for body in bodies if body["kind"] == "ConfigMap"}
 
     def _spec(self) -> tuple[str, str]:
         return self.environment.name, self.experiment.name

@@ -9,8 +9,9 @@ request had been read: a truth that shares no code with the twin or with what me
 A schedule's fields, each with its default in Schedule: ttft_ms from the request's last byte to the first burst;
 step_ms between bursts, by absolute deadlines; bursts, tokens of each burst, taken again from the start when they run
 out, or `random:LOW-HIGH:SEED`; first_burst where the first differs; tokens in all (max_tokens of the request where
-smaller); fault (a key of BEFORE or DURING, or one of AT_THE_END) and fault_at, the burst before which it happens; raw,
-pieces of hexadecimal bytes written as the whole body with pause_ms between them.
+smaller); speed, by which both times are divided; spread, by which those of each request differ; fault (a key of BEFORE
+or DURING, or one of AT_THE_END) and fault_at, the burst before which it happens; raw, pieces of hexadecimal bytes
+written as the whole body with pause_ms between them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import dataclasses
 import gzip
 import itertools
 import json
+import math
 import random
 import sys
 import time
@@ -51,6 +53,8 @@ class Schedule:
     pause_ms: float = 1.0
     content_type: str = "text/event-stream"
     simulated: str | None = None  # value of x-tandem-simulated on every answer
+    speed: float = 1.0  # how many times as fast as ttft_ms and step_ms say
+    spread: float = 0.0  # sd of the logarithm of each request's own factor on ttft_ms, and of that on step_ms
 
     def __post_init__(self) -> None:
         if self.fault is not None and self.fault not in {*BEFORE, *DURING, *AT_THE_END}:
@@ -66,6 +70,11 @@ class Schedule:
             sizes.append(min(left, wanted))
             left -= sizes[-1]
         return sizes
+
+    def draw_times(self, generator: random.Random) -> Schedule:
+        """Return the same schedule with the times of one request."""
+        ttft, step = (math.exp(generator.gauss(0, self.spread)) / self.speed for _ in range(2))
+        return dataclasses.replace(self, ttft_ms=self.ttft_ms * ttft, step_ms=self.step_ms * step)
 
     def _given(self) -> Iterator[int]:
         if self.bursts.startswith("random:"):
@@ -212,8 +221,9 @@ class Frames:
 class Server:
     """The server: `async with Server(schedule) as server`, then `server.port`; truths are in `server.truths`."""
 
-    def __init__(self, default: Schedule, *, port: int = 0, log: TextIO | None = None) -> None:
+    def __init__(self, default: Schedule, *, port: int = 0, log: TextIO | None = None, seed: int = 0) -> None:
         self.default, self.port, self.log = default, port, log
+        self.generator = random.Random(seed)  # noqa: S311 - of the requests' own times, in the order they came
         self.truths: list[dict[str, Any]] = []
         self.accepted = 0
         self.refused_fields: tuple[str, ...] = ()  # answered with 400, as a server that does not know them
@@ -309,6 +319,7 @@ class Server:
             return await before(connection, schedule)
         if schedule.raw:
             return await _raw(connection, schedule)
+        schedule = schedule.draw_times(self.generator)
         start = connection.truth["accepted_s"]
         frames = Frames(request, schedule)
         await connection.begin(schedule.content_type)
@@ -523,15 +534,18 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--bursts", default=Schedule.bursts)
     parser.add_argument("--first-burst", type=int)
     parser.add_argument("--tokens", type=int, default=Schedule.tokens)
+    parser.add_argument("--speed", type=float, default=Schedule.speed)
+    parser.add_argument("--spread", type=float, default=Schedule.spread)
+    parser.add_argument("--seed", type=int, default=0)
     return parser.parse_args(argv)
 
 
 async def _run(options: argparse.Namespace) -> None:
     default = Schedule(
         ttft_ms=options.ttft_ms, step_ms=options.step_ms, bursts=options.bursts,
-        first_burst=options.first_burst, tokens=options.tokens,
+        first_burst=options.first_burst, tokens=options.tokens, speed=options.speed, spread=options.spread,
     )  # fmt: skip
-    async with Server(default, port=options.port, log=options.log) as server:
+    async with Server(default, port=options.port, log=options.log, seed=options.seed) as server:
         sys.stdout.write(f"listening on http://127.0.0.1:{server.port}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

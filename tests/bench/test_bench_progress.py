@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from dataclasses import replace
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -37,9 +38,8 @@ def shown(out, done=0, failed=0):
 
 
 async def once(shows):
-    task = asyncio.create_task(shows.show())
-    await asyncio.sleep(0.03)
-    task.cancel()
+    with shows.shown():
+        await asyncio.sleep(0.03)
 
 
 def test_a_line_says_requests_failures_place_and_time_left():
@@ -67,7 +67,37 @@ def test_a_terminal_has_one_line_that_is_written_anew(monkeypatch):
     asyncio.run(once(shown(out)))
 
     assert out.getvalue().startswith("\r\x1b[K0/16 requests")
+    assert out.getvalue().endswith("\r\x1b[K")
     assert "\n" not in out.getvalue()
+
+
+def test_a_line_says_arm_time_and_requests_of_a_warm_up(monkeypatch):
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter([100.0, 134.0]).__next__))
+    shows = Progress(io.StringIO(), requests=16, expected_s=1.0)
+
+    with shows.warming("a"):
+        for error in (None, "closed", None):
+            shows.count_warm_up(msgspec.structs.replace(RECORD, error=error))
+
+        assert shows.line() == "warm-up of a: 34 s gone, requests done: 3 (1 failed)"
+
+
+def test_a_line_shows_each_arm_that_is_warmed_at_once():
+    shows = Progress(io.StringIO(), requests=16, expected_s=1.0)
+
+    with shows.warming("a"), shows.warming("b"):
+        shows.count_warm_up(RECORD)
+
+        assert shows.line() == "warm-up of a: 0 s gone, requests done: 1; warm-up of b: 0 s gone, requests done: 0"
+
+
+def test_nothing_is_shown_before_a_turn_or_a_warm_up(monkeypatch):
+    monkeypatch.setattr(progress, "LOG_S", 0.005)
+    out = io.StringIO()
+
+    asyncio.run(once(Progress(out, requests=16, expected_s=1.0)))
+
+    assert out.getvalue() == ""
 
 
 def test_what_an_earlier_run_recorded_is_left_out_of_the_count():

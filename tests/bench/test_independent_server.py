@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import ast
 import json
+import math
+import random
 import re
+import statistics
 import subprocess
 import sys
 import urllib.request
 from pathlib import Path
 
 import pytest
-from independent_server import Schedule
+from independent_server import Schedule, Server
 from one_request import EVERYTHING, LONG, address, asking, come, run
 
 from tandem.bench import answer
 from tandem.bench.client import Client
 
 PROGRAM = Path(__file__).with_name("independent_server.py")
+GENERATOR = random.Random(1)  # noqa: S311 - no secret
 
 
 def test_it_imports_the_standard_library_alone() -> None:
@@ -64,6 +68,42 @@ def test_no_burst_is_written_before_it_is_due() -> None:
     due = [truth["accepted_s"] + 0.03 + 0.01 * number for number in range(5)]
 
     assert all(at_s >= due_s - 1e-9 for (at_s, _), due_s in zip(truth["bursts"], due, strict=True))
+
+
+def test_speed_divides_both_times() -> None:
+    drawn = Schedule(ttft_ms=30, step_ms=12, speed=1.5).draw_times(GENERATOR)
+
+    assert (drawn.ttft_ms, drawn.step_ms) == pytest.approx((20, 8))
+
+
+def test_requests_without_a_spread_keep_their_times() -> None:
+    assert Schedule(ttft_ms=30, step_ms=12).draw_times(GENERATOR) == Schedule(ttft_ms=30, step_ms=12)
+
+
+def test_times_of_requests_differ_by_the_spread() -> None:
+    drawn = [Schedule(ttft_ms=30, step_ms=12, spread=0.1).draw_times(GENERATOR) for _ in range(2000)]
+    factors = [
+        [math.log(one.ttft_ms / 30) for one in drawn],
+        [math.log(one.step_ms / 12) for one in drawn],
+    ]
+
+    assert [statistics.stdev(logs) for logs in factors] == pytest.approx([0.1, 0.1], rel=0.1)
+    assert abs(statistics.correlation(*factors)) < 0.1
+
+
+def test_a_seed_decides_the_times_of_requests() -> None:
+    def drawn(seed: int) -> list[Schedule]:
+        server = Server(Schedule(spread=0.1), seed=seed)
+        return [server.default.draw_times(server.generator) for _ in range(3)]
+
+    assert drawn(5) == drawn(5)
+    assert drawn(5) != drawn(6)
+
+
+def test_a_request_gets_the_times_that_were_drawn() -> None:
+    truth = come(ttft_ms=10, step_ms=5, tokens=4, speed=0.5).server.posted[0]
+
+    assert truth["bursts"][-1][0] - truth["accepted_s"] >= 0.05 - 1e-9
 
 
 def test_an_unknown_fault_is_refused() -> None:

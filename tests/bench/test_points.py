@@ -485,23 +485,14 @@ def test_rounds_that_follow_each_other_have_one_range(tmp_path: Path) -> None:
     assert [len(one.ranges) for one in found(tmp_path)] == [1, 1]
 
 
-def test_a_torn_last_line_is_in_no_round(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [1, 20])
+def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
     write_run(tmp_path, starting(1000.0, 1001.0), clock=CLOCK)
     path = tmp_path / "records.jsonl"
-    path.write_bytes(path.read_bytes()[:-20])
+    path.write_bytes(path.read_bytes()[:-cut])
 
     assert told(rows(tmp_path, "requests")) == [(0, [1.0])]
     assert len(list(points.lines_of_round(tmp_path, 0))) == 1
-
-
-def test_a_whole_last_line_without_its_end_is_given_one(tmp_path: Path) -> None:
-    write_run(tmp_path, starting(1000.0, 1001.0), clock=CLOCK)
-    path = tmp_path / "records.jsonl"
-    held = path.read_bytes()
-    path.write_bytes(held.removesuffix(b"\n"))
-
-    assert told(rows(tmp_path, "requests")) == [(0, [2.0])]
-    assert b"".join(points.lines_of_round(tmp_path, 0)) == held
 
 
 def test_a_bad_line_is_named(tmp_path: Path) -> None:

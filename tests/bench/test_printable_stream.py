@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import unicodedata
 
@@ -57,6 +58,10 @@ def test_progress_moves_the_cursor_and_no_sentence_does() -> None:
 def test_progress_clears_its_line_through_a_printable_stream() -> None:
     out = Terminal()
 
-    Progress(PrintableStream(out), requests=1, expected_s=1.0).clear()  # type: ignore[arg-type]
+    async def end() -> None:
+        with Progress(PrintableStream(out), requests=1, expected_s=1.0).shown():  # type: ignore[arg-type]
+            pass
+
+    asyncio.run(end())
 
     assert out.getvalue() == CLEAR

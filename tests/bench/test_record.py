@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import math
 import random
@@ -111,11 +112,11 @@ def test_a_torn_line_is_told_on_standard_error_by_default(tmp_path: Path, capsys
     assert f"{path}:1: the last line is torn after 11 bytes" in capsys.readouterr().err
 
 
-def test_a_last_line_that_lacks_only_its_end_is_a_record(tmp_path: Path) -> None:
+def test_a_last_line_that_lacks_only_its_end_is_torn(tmp_path: Path) -> None:
     path = written(tmp_path / "records.jsonl", record())
     path.write_bytes(path.read_bytes()[:-1])
 
-    assert read(path) == ([record()], [])
+    assert read(path) == ([], [Torn(path, 1, len(path.read_bytes()))])
 
 
 @pytest.mark.parametrize(
@@ -208,14 +209,15 @@ def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path: Path) -> No
     assert (tmp_path / "records.jsonl.torn").read_bytes() == b'{"schema":1,"request_\n'
 
 
-def test_a_writer_keeps_a_record_that_lacks_only_its_end(tmp_path: Path) -> None:
+def test_a_writer_sets_a_record_that_lacks_only_its_end_aside(tmp_path: Path) -> None:
     path = written(tmp_path / "records.jsonl", record())
-    path.write_bytes(path.read_bytes()[:-1])
+    line = path.read_bytes()
+    path.write_bytes(line[:-1])
 
     written(path, record(request_id="r-1"))
 
-    assert [one.request_id for one in read(path)[0]] == ["r-0", "r-1"]
-    assert not (tmp_path / "records.jsonl.torn").exists()
+    assert [one.request_id for one in read(path)[0]] == ["r-1"]
+    assert (tmp_path / "records.jsonl.torn").read_bytes() == line
 
 
 def test_a_torn_line_longer_than_a_block_is_set_aside_whole(tmp_path: Path) -> None:
@@ -248,6 +250,23 @@ def test_a_full_disk_is_said_with_what_is_kept() -> None:
 
     assert full.value.code == 3
     assert "--resume" in full.value.change
+
+
+def test_a_writer_that_failed_takes_no_shorter_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fill(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "records.jsonl"
+    with Writer(path) as writer:
+        writer.write(record())
+        monkeypatch.setattr("tandem.bench.record._write_all", fill)
+        with pytest.raises(WorldError, match="the 1 records written before are kept"):
+            writer.write(record(request_id="r-1"))
+        monkeypatch.undo()
+        with pytest.raises(WorldError, match="the 1 records written before are kept"):
+            writer.write(record(request_id="r-2"))
+
+    assert read(path) == ([record()], [])
 
 
 def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothing_else(tmp_path: Path) -> None:

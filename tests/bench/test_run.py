@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import re
 from collections import Counter, defaultdict
 
 import pytest
 from independent_server import Schedule
 from running import QUICK, measure, until
 
-from tandem.bench import gate, loops, warm
+from tandem.bench import gate, loops, progress, warm
 from tandem.bench.fault import BenchError, WorldError
 from tandem.bench.schedule import first_order
 
@@ -339,6 +340,17 @@ def test_requests_of_the_warm_up_are_in_no_record(tmp_path):
     assert ran.manifest["warm_up"]["a"] | {"duration_s": 0} == {
         "requests": 6, "failed": 0, "stable": None, "duration_s": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
+def test_a_log_has_lines_of_the_warm_up(tmp_path, monkeypatch, schedule):
+    monkeypatch.setattr(progress, "LOG_S", 0.01)
+    slow = Schedule(ttft_ms=60, step_ms=1, tokens=2)
+
+    ran = measure(tmp_path, warm_up=6, concurrency=(1,), schedules=[slow, slow], schedule=schedule)
+
+    shown = {arm: re.findall(rf"warm-up of {arm}: \d+ s gone, requests done: (\d)", ran.said) for arm in "ab"}
+    assert all({"0", "1", "5"} <= set(counts) for counts in shown.values())
 
 
 def test_every_arm_is_warmed_with_the_same_prompts(tmp_path):

@@ -404,10 +404,11 @@ def test_a_run_without_records_has_no_cells(tmp_path: Path) -> None:
     assert (found.cells, found.requests, found.records) == ((), (), 0)
 
 
-def test_a_torn_last_line_is_a_note(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [1, 9])
+def test_a_torn_last_line_is_a_note(tmp_path: Path, cut: int) -> None:
     folder = write_run(tmp_path, [record(), record(request_id="r-1")])
     path = folder / "records.jsonl"
-    path.write_bytes(path.read_bytes()[:-9])
+    path.write_bytes(path.read_bytes()[:-cut])
 
     found = summary.summarize(folder)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from functools import cache
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 from charts import workloads
 from charts.gitops import gitops
+from charts.people import render_people
+from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.catalogue import catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
@@ -42,6 +45,15 @@ def controller(environment: str) -> list[dict[str, Any]]:
     return [body for bodies in made.values() for body in bodies]
 
 
+@cache
+def rights(environment: str) -> list[dict[str, Any]]:
+    """The objects of people's rights in an environment."""
+    hosted = experiments(ENVIRONMENTS[environment])
+    rendered = {experiment.name: stages(environment, experiment.name) for experiment in hosted}
+    made = render_people(ENVIRONMENTS[environment], hosted, rendered)
+    return [body for bodies in made.values() for body in bodies]
+
+
 def objects(environment: str, experiment: str) -> list[dict[str, Any]]:
     return [body for bodies in stages(environment, experiment).values() for body in bodies]
 
@@ -59,6 +71,19 @@ def templates(bodies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 def container(bodies: list[dict[str, Any]], variant: str) -> dict[str, Any]:
     (found,) = templates(bodies)[variant]["spec"]["containers"]
     return found
+
+
+def key_reference(container: dict[str, Any]) -> dict[str, str]:
+    """Where a container's artifact key comes from."""
+    (carried,) = (each for each in container["env"] if each["name"] == KEY_VARIABLE)
+    return carried["valueFrom"]["configMapKeyRef"]
+
+
+def carried_key(environment: str, experiment: str, container: dict[str, Any]) -> dict[str, Any]:
+    """The artifact key that a container of an experiment carries, read through its ConfigMap."""
+    reference = key_reference(container)
+    maps = of_kind(objects(environment, experiment), "ConfigMap")
+    return json.loads(maps[reference["name"]]["data"][reference["key"]])
 
 
 def flag(arguments: list[str], name: str) -> str:

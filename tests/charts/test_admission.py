@@ -6,7 +6,18 @@ import json
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, stages, templates, variant
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    carried_key,
+    objects,
+    of_kind,
+    stages,
+    templates,
+    variant,
+)
 
 from charts import workloads
 from tandem.spec import names
@@ -37,7 +48,7 @@ def admit(spec: Spec) -> Spec:
 
 
 def variables(container: Spec) -> dict[str, str]:
-    return {each["name"]: each["value"] for each in container["env"]}
+    return {each["name"]: each["value"] for each in container["env"] if "value" in each}
 
 
 def mounts(container: Spec) -> dict[str, bool]:
@@ -66,7 +77,7 @@ def test_the_whole_key_of_the_server_is_what_the_artifact_is_held_against(
     spec = EXPERIMENTS[experiment]
     key = artifact_key(spec, variant(spec, name), CATALOGUE)
 
-    assert json.loads(variables(admit(pod(environment, experiment, name)))["TANDEM_ARTIFACT_KEY"]) == key.as_fields()
+    assert carried_key(environment, experiment, admit(pod(environment, experiment, name))) == key.as_fields()
 
 
 @each_server
@@ -122,7 +133,10 @@ def test_the_stored_artifact_is_the_one_of_the_servers_key(environment: str, exp
         if "persistentVolumeClaim" in volume
     }
 
-    assert claims["stored"] == {"claimName": names.artifact_volume(spec, key), "readOnly": True}
+    assert claims["stored"] == {
+        "claimName": names.artifact_volume(ENVIRONMENTS[environment], spec, key),
+        "readOnly": True,
+    }
 
 
 @each_server

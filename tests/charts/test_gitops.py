@@ -18,6 +18,7 @@ from chart_cases import (
     experiments,
     objects,
     of_kind,
+    rights,
     stages,
 )
 
@@ -130,6 +131,35 @@ def test_the_project_of_the_experiments_admits_exactly_what_is_rendered() -> Non
     assert admitted == rendered
 
 
+def test_the_project_of_people_admits_exactly_what_is_rendered() -> None:
+    project = of_kind(controller("native-us-east-2"), "AppProject")["native-us-east-2-people"]["spec"]
+    rendered = {
+        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
+        for body in rights("native-us-east-2")
+    }
+    admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
+    admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
+
+    assert admitted == rendered
+
+
+def test_the_project_of_people_reaches_every_namespace_with_rights() -> None:
+    project = of_kind(controller("native-us-east-2"), "AppProject")["native-us-east-2-people"]["spec"]
+    spaces = {body["metadata"].get("namespace") for body in rights("native-us-east-2")} - {None}
+
+    assert {each["namespace"] for each in project["destinations"]} == spaces
+
+
+@pytest.mark.parametrize("environment", GITOPS)
+def test_the_tool_syncs_the_rights_of_people(environment: str) -> None:
+    spec = ENVIRONMENTS[environment]
+    synced = [each["source"]["path"] for each in applications()] if spec.delivery.tool == "argocd" else [
+        body["spec"]["path"].removeprefix("./") for body in of_kind(controller(environment), "Kustomization").values()
+    ]  # fmt: skip
+
+    assert synced.count(f"{spec.delivery.path}/people") == 1
+
+
 def test_a_project_outlives_the_applications_that_name_it() -> None:
     """Argo CD cannot finish the deletion of an Application whose project is gone."""
     projects = of_kind(controller("native-us-east-2"), "AppProject").values()
@@ -167,6 +197,7 @@ def test_flux_applies_stage_after_stage() -> None:
         "dev-compile": ["dev-stage"],
         "dev-serve": ["dev-compile"],
         "dev-llmperf": ["dev-serve"],
+        "dev-trn2-3xlarge-people": ["dev-base"],
     }
 
 
@@ -228,6 +259,15 @@ def test_a_mirror_moves_the_driver_chart() -> None:
     mirrored = driver(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
 
     assert mirrored.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
+
+
+@pytest.mark.parametrize(
+    ("mirrors", "expected"), [(MIRRORS, "aws"), ({}, None), ({"public.ecr.aws": "mirror.acme.dev/public"}, None)]
+)
+def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, str], expected: str | None) -> None:
+    (source,) = of_kind(told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository").values()
+
+    assert source["spec"].get("provider") == expected
 
 
 def test_a_mirror_moves_every_image_of_the_driver_chart() -> None:

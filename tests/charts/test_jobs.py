@@ -77,12 +77,19 @@ def test_a_job_ends_is_kept_for_a_week_and_holds_its_pod_alone(body: Object) -> 
 
 
 @each_job
+def test_ten_jobs_of_each_end_are_kept(body: Object) -> None:
+    limits = {key: value for key, value in body["spec"].items() if key.endswith("JobsHistoryLimit")}
+
+    assert limits == {"successfulJobsHistoryLimit": 10, "failedJobsHistoryLimit": 10}
+
+
+@each_job
 def test_a_run_is_told_from_every_other_by_its_jobs_uid(body: Object) -> None:
     spec = job(body)["template"]["spec"]
     read = {
         (each["name"], each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"])
         for container in (*spec.get("initContainers", []), *spec["containers"])
-        for each in container["env"]
+        for each in container.get("env", ())
         if each["name"] in {"TANDEM_HOLDER", "JOB_NAME", "JOB_UID"}
     }
 
@@ -98,7 +105,7 @@ def test_a_variable_stands_behind_those_it_is_made_of(body: Object) -> None:
     """Kubernetes expands $(NAME) from variables that stand before it."""
     spec = job(body)["template"]["spec"]
     orders = [
-        [each["name"] for each in container["env"] if each["name"] in {"JOB_NAME", "JOB_UID", "TANDEM_HOLDER"}]
+        [each["name"] for each in container.get("env", ()) if each["name"] in {"JOB_NAME", "JOB_UID", "TANDEM_HOLDER"}]
         for container in (*spec.get("initContainers", []), *spec["containers"])
     ]
 

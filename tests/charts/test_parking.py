@@ -21,6 +21,7 @@ from chart_cases import (
 from tandem.spec import names
 
 Pod = dict[str, Any]
+Template = dict[str, Any]
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
 MOUNTPOINT_STARTS = {"key": "s3.csi.aws.com/agent-not-ready", "value": "", "effect": "NoExecute"}
 
@@ -102,6 +103,41 @@ def test_no_other_pod_of_the_environment_fits_that_node(environment: str, experi
     takers = [server for server, pod in pods(environment).items() if fits(pod, node)]
 
     assert takers == [(experiment, variant)]
+
+
+def kept_apart(template: Template, node: Node, standing: list[tuple[Template, Node]]) -> bool:
+    """The scheduler's filter InterPodAffinity, of the required anti-affinity of the pod that comes.
+
+    Source: kubernetes.io docs/concepts/scheduling-eviction/assign-pod-node, inter-pod affinity and anti-affinity.
+    """
+    terms = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return any(
+        term["labelSelector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
+        and node.labels.get(term["topologyKey"]) == where.labels.get(term["topologyKey"]) is not None
+        for term in terms
+        for other, where in standing
+    )
+
+
+REGION = {"topology.kubernetes.io/region": "us-east-2"}
+
+
+@pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
+def test_a_second_pod_of_a_variant_finds_no_node(environment: str, experiment: str, variant: str) -> None:
+    template = templates(stages(environment, experiment)["serve"])[variant]
+    first, second = Node(labels=REGION | {"zone": "a"}), Node(labels=REGION | {"zone": "b"})
+
+    assert kept_apart(template, first, [(template, first)])
+    assert kept_apart(template, second, [(template, first)])
+    assert not kept_apart(template, first, [])
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_two_arms_may_stand_on_one_node(environment: str, experiment: str) -> None:
+    baseline, other, *_ = templates(stages(environment, experiment)["serve"]).values()
+    node = Node(labels=REGION)
+
+    assert not kept_apart(other, node, [(baseline, node)])
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -236,6 +272,7 @@ def test_flux_waits_for_every_stage_but_serve() -> None:
 
     assert {name: body["spec"]["wait"] for name, body in found.items()} == {
         "dev-trn2-3xlarge-gitops": False,  # it holds itself
+        "dev-trn2-3xlarge-people": True,
         "dev-base": True,
         "dev-claims": True,
         "dev-storage": True,

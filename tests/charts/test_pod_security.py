@@ -7,15 +7,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from chart_cases import ENVIRONMENTS, HOSTED, objects
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind
 
+from charts import workloads
 from tandem.spec.built_image import LLMPERF, TOOLS
+from tandem.spec.environment import Serving
 
 Spec = dict[str, Any]
 
 
 def pods(environment: str, experiment: str) -> Iterator[tuple[str, Spec]]:
-    for body in objects(environment, experiment):
+    return pods_of(objects(environment, experiment))
+
+
+def pods_of(bodies: list[Spec]) -> Iterator[tuple[str, Spec]]:
+    for body in bodies:
         inner = {"Deployment": ("template",), "CronJob": ("jobTemplate", "spec", "template")}.get(body["kind"])
         if inner:
             spec = body["spec"]
@@ -117,6 +123,43 @@ def test_the_runtimes_own_image_runs_as_root_that_may_nothing(environment: str, 
         each["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
         for each in own
     )
+
+
+def served_with(capabilities: Any) -> list[Spec]:
+    """The objects of the post, with other capabilities."""
+    environment = ENVIRONMENTS["post-us-east-2"].model_copy(update={"serving": Serving(capabilities=capabilities)})
+    made = workloads(environment, EXPERIMENTS["post"], CATALOGUE)
+    return [body for bodies in made.values() for body in bodies]
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "expected"),
+    [
+        ("none", {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}),
+        ("runtime-default", {"allowPrivilegeEscalation": False}),
+        ("neuron", {"capabilities": {"add": ["SYS_ADMIN", "IPC_LOCK"]}}),
+    ],
+)
+def test_servers_and_compilers_get_the_declared_capabilities(capabilities: str, expected: Spec) -> None:
+    contexts = [
+        each["securityContext"]
+        for _, spec in pods_of(served_with(capabilities))
+        for each in containers(spec)
+        if each["image"] not in ours("post-us-east-2")
+    ]
+
+    assert contexts == [expected] * 4
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "level"), [("none", "baseline"), ("runtime-default", "baseline"), ("neuron", "privileged")]
+)
+def test_a_namespace_admits_no_more_than_its_pods_need(capabilities: str, level: str) -> None:
+    made = served_with(capabilities)
+    (namespace,) = of_kind(made, "Namespace").values()
+
+    assert namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"] == level
+    assert (level == "privileged") is any(baseline(spec) for _, spec in pods_of(made))
 
 
 @pytest.mark.parametrize("spec", BARE)

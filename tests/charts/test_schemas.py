@@ -7,12 +7,21 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from chart_cases import ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, node_program, objects, of_kind
+from chart_cases import ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, node_program, objects, of_kind, rights
+
+
+def identity(body: dict[str, Any]) -> tuple[str, ...]:
+    return body["metadata"].get("namespace", "cluster"), body["metadata"]["name"]
+
 
 CORE = [
     pytest.param(environment, body, id=f"{experiment}-{body['kind']}-{body['metadata']['name']}")
     for environment, experiment in HOSTED
     for body in objects(environment, experiment)
+] + [
+    pytest.param(environment, body, id="-".join(("people", environment, body["kind"], *identity(body))))
+    for environment in ENVIRONMENTS
+    for body in rights(environment)
 ]
 
 

@@ -19,6 +19,7 @@ from chart_cases import (
     MIRRORS,
     container,
     flag,
+    objects,
     of_kind,
     stages,
     templates,
@@ -143,6 +144,11 @@ def test_an_image_is_pulled_by_repository_and_tag(environment: str, experiment: 
     pinned = f"{image.repository}:{image.tag}" + (f"@{digest}" if digest else "")
 
     assert pod(environment, experiment, variant)["containers"][0]["image"] == pinned
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_no_pod_asks_for_an_efa_device(environment: str, experiment: str) -> None:
+    assert "vpc.amazonaws.com/efa" not in json.dumps(objects(environment, experiment))
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, experiments, of_kind, stages, templates
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, experiments, objects, of_kind, stages, templates
 
 from tandem.spec import names
 from tandem.spec.variant_key import artifact_key
@@ -95,12 +96,14 @@ def test_a_volume_and_its_claim_name_each_other(environment: str, experiment: st
     assert bound == {volume: {"namespace": space, "name": claim} for volume, claim in wanted.items()}
 
 
-@pytest.mark.parametrize("kind", ["PersistentVolume", "PersistentVolumeClaim"])
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_no_storage_class_ever_provisions(environment: str, experiment: str, kind: str) -> None:
-    found = of_kind(stages(environment, experiment)["storage"], kind).values()
+def test_no_storage_class_ever_provisions(environment: str, experiment: str) -> None:
+    classes = [
+        {body["spec"].get("storageClassName") for body in found(environment, experiment).values()}
+        for found in (volumes, claims)
+    ]
 
-    assert {body["spec"]["storageClassName"] for body in found} == {""}
+    assert classes == [{None}, {""}]
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -120,3 +123,21 @@ def test_every_claim_is_mounted_and_every_mounted_claim_is_there(environment: st
     }
 
     assert used == set(claims(environment, experiment))
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_each_artifacts_key_stands_once_and_never_changes(environment: str, experiment: str) -> None:
+    keys = {
+        artifact_key(EXPERIMENTS[experiment], each, CATALOGUE).digest for each in EXPERIMENTS[experiment].all_variants()
+    }
+    maps = of_kind(objects(environment, experiment), "ConfigMap")
+
+    assert {name.removeprefix("key-") for name in maps} == keys
+    assert all(body["immutable"] for body in maps.values())
+
+
+@pytest.mark.parametrize(("environment", "experiment"), HOSTED)
+def test_no_container_carries_the_fields_of_a_key_itself(environment: str, experiment: str) -> None:
+    running = [body for body in objects(environment, experiment) if body["kind"] != "ConfigMap"]
+
+    assert "kv_cache_quantization" not in json.dumps(running)

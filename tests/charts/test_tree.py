@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, experiments, stages
+from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, experiments, rights, stages
 
 from charts import tree
 from tandem.spec.faults import SpecError
@@ -158,6 +158,13 @@ def test_the_files_hold_the_objects_that_the_cdk_applies(environment: str, exper
         text = TREES[environment][Path(environment, experiment, stage, f"{stage}.yaml")]
 
         assert list(yaml.safe_load_all(text)) == bodies
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_the_files_hold_the_rights_of_people(environment: str) -> None:
+    text = TREES[environment][Path(environment, "people", "people.yaml")]
+
+    assert list(yaml.safe_load_all(text)) == rights(environment)
 
 
 @pytest.mark.parametrize("environment", GITOPS)

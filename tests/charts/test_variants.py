@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, stages, templates
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, key_reference, stages, templates
 from chart_cases import variant as find
 
 from charts import serve, workloads
@@ -46,26 +47,26 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
 
     admission_without_speculation(left["spec"]["initContainers"][0], variant)
     assert left["metadata"]["labels"].pop("app.kubernetes.io/name") == variant.name
+    (apart,) = left["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert apart["labelSelector"]["matchLabels"].pop("app.kubernetes.io/name") == variant.name
     assert left["spec"]["nodeSelector"].pop(names.raise_label(variant)) == experiment.name
     key = artifact_key(experiment, variant, CATALOGUE)
     text = json.dumps(left)
-    for own in (names.compile_job(key), names.artifact_volume(experiment, key)):
+    for own in (names.compile_job(key), key.digest):
         text = text.replace(own, "<artifact>")
     return json.loads(text)
 
 
 def admission_without_speculation(admit: dict[str, Any], variant: Variant) -> None:
-    """Take out of the admission the fields of the key that speculation is, and the draft's model."""
+    """Take the draft's model out of the admission; the key's name stands for its fields."""
     variables = {each["name"]: each for each in admit["env"]}
-    fields, commands = (json.loads(variables[name]["value"]) for name in ("TANDEM_ARTIFACT_KEY", "TANDEM_STAGE_JOBS"))
-    for field in ("mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size", "neuron_config"):
-        del fields[field]
+    commands = json.loads(variables["TANDEM_STAGE_JOBS"]["value"])
     if variant.draft:
         draft = CATALOGUE.models[variant.draft].pinned()
         del commands[draft]
         at = admit["args"].index(draft)
         del admit["args"][at - 1 : at + 1]
-    variables["TANDEM_ARTIFACT_KEY"]["value"], variables["TANDEM_STAGE_JOBS"]["value"] = fields, commands
+    variables["TANDEM_STAGE_JOBS"]["value"] = commands
 
 
 def paths(value: Any, at: str = "") -> dict[str, Any]:
@@ -108,6 +109,43 @@ def test_the_declared_differences_are_all_there(environment: str, experiment: st
     assert key.digest not in json.dumps(found[second])
 
 
+@pytest.mark.parametrize(("environment", "experiment", "first", "second"), PAIRS)
+def test_the_keys_of_two_arms_differ_only_in_speculation(
+    environment: str, experiment: str, first: str, second: str
+) -> None:
+    found = templates(stages(environment, experiment)["serve"])
+    one, other = (
+        carried_key(environment, experiment, found[name]["spec"]["initContainers"][0]) for name in (first, second)
+    )
+
+    assert {field for field in one if one[field] != other[field]} <= {
+        "mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size", "neuron_config",
+    }  # fmt: skip
+
+
+def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
+    environment, old = ENVIRONMENTS["native-us-east-2"], EXPERIMENTS["llama-eagle3"]
+    native = CATALOGUE.runtimes["native"]
+    image = native.image.model_copy(update={"tag": "next"})
+    newer = native.model_copy(update={"name": "native-next", "image": image})
+    both = replace(CATALOGUE, runtimes={**CATALOGUE.runtimes, "native-next": newer})
+    new = old.model_copy(update={"name": "llama-next", "runtime": "native-next"})
+
+    mine, theirs = (
+        {
+            (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
+            for bodies in workloads(environment, experiment, both).values()
+            for body in bodies
+        }
+        for experiment in (old, new)
+    )
+    digests = [
+        {artifact_key(experiment, variant, both).digest for variant in experiment.variants} for experiment in (old, new)
+    ]
+
+    assert (mine & theirs, digests[0] & digests[1]) == (set(), set())
+
+
 def memory(template: Template) -> None:
     template["containers"][0]["resources"]["requests"]["memory"] = "512Gi"
 
@@ -148,8 +186,7 @@ def admitted(template: Template) -> None:
 
 
 def other_key(template: Template) -> None:
-    (carried,) = (each for each in template["initContainers"][0]["env"] if each["name"] == "TANDEM_ARTIFACT_KEY")
-    carried["value"] = json.dumps(json.loads(carried["value"]) | {"max_model_len": 2048})
+    key_reference(template["initContainers"][0])["name"] = "key-0123456789ab"
 
 
 @pytest.mark.parametrize("favour", [memory, sampling, variable, length, image, claim, tuning, admitted, other_key])

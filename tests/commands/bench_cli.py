@@ -54,12 +54,13 @@ class Pair:
         return [truth["request_id"] for server in self.servers for truth in server.posted if truth["path"] != "/x"]
 
     def flags(self, folder: Path, prompts: dict[str, list[str]], *more: str) -> list[str]:
-        """The command without --out."""
+        """The command without --out; one round, unless `more` says otherwise."""
         one, other = (f"http://127.0.0.1:{server.port}" for server in self.servers)
         suite = suite_file(folder, prompts)
         return [
             "bench", "run", "--baseline", f"a={one}", "--variant", f"b={other}/v1", "--model", MODEL,
-            "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", "--control-rounds", "0", *more,
+            "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", "--rounds", "1", "--control-rounds", "0",
+            *more,
         ]  # fmt: skip
 
 

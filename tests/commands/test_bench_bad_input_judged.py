@@ -17,6 +17,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 
 from measured import chunks, record, run_manifest
 
+from tandem.bench.judge.interval import FEWEST_ROUNDS
+from tandem.bench.schedule import control_numbers
 from tandem.cli import main
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -26,10 +28,15 @@ CLASSES = ("repeat", "chat")
 PROMPTS = 6
 HOSTILE = "ev\x1b[2Jil\u202e\n\t</script>'\"$\\x"
 
+ASKED = [("base", "spec")] * FEWEST_ROUNDS
+"""Who is asked in each round: the control round stands in the middle."""
+
+ASKED.insert(*control_numbers(FEWEST_ROUNDS, 1), ("base", "base#2"))
+
 
 @cache
 def _lines() -> bytes:
-    """A sound run: `base`, a `spec` twice as fast, and a control round, 2 classes of PROMPTS prompts."""
+    """A sound run: `base`, a `spec` twice as fast, four rounds and a control round, 2 classes of PROMPTS prompts."""
     made = [
         msgspec.json.encode(
             record(
@@ -38,7 +45,7 @@ def _lines() -> bytes:
                 chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
             )
         )
-        for number, asked in enumerate((("base", "spec"), ("base", "base#2")))
+        for number, asked in enumerate(ASKED)
         for slot, arm in enumerate(asked)
         for class_ in CLASSES
         for prompt in range(PROMPTS)
@@ -53,7 +60,7 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows: list[Row] = [json.loads(line) for line in _lines().splitlines()]
-        self.manifest: Row = json.loads(msgspec.json.encode(run_manifest(control_rounds=1)))
+        self.manifest: Row = json.loads(msgspec.json.encode(run_manifest(rounds=FEWEST_ROUNDS, control_rounds=1)))
         self.files: dict[str, bytes] = {}
         self.flags: list[str] = []
 
@@ -130,8 +137,8 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         "chat at concurrency 4: base was not asked in this class at this load",
     ),
     "a class that the variant failed": (lambda run: run.fail(run.of("spec", "chat")), 3, "NOT COMPARABLE"),
-    "a variant that answered nothing": (lambda run: run.fail(run.of("spec")), 4, "spec answered none of 12 requests"),
-    "no request that succeeded": (lambda run: run.fail(run.of()), 4, "base answered none of 24 requests"),
+    "a variant that answered nothing": (lambda run: run.fail(run.of("spec")), 4, "spec answered none of 48 requests"),
+    "no request that succeeded": (lambda run: run.fail(run.of()), 4, "base answered none of 60 requests"),
     "no usage": (
         lambda run: [
             row.update(completion_tokens=None, counted_by=None, chunks=[[0.1, "role", None], [at, "text", None]])
@@ -139,7 +146,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
             for at in (0.15 if row["arm"] == "spec" else 0.29,)
         ],
         0,
-        "base: without usage: 12 of 12 answers; no tpot_ms",
+        "base: without usage: 48 of 48 answers; no tpot_ms",
     ),
     "no token": (
         lambda run: run.change(run.of(), completion_tokens=0, text="", chunks=[]),
@@ -149,12 +156,12 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "token counts below 0": (
         lambda run: run.change(run.of("spec"), completion_tokens=-(2**53)),
         0,
-        "suspect, usage_below_chunks: 12 of 12 records",
+        "suspect, usage_below_chunks: 48 of 48 records",
     ),
     "answers of both arms that are garbage": (
         lambda run: run.change(run.of(), content="garbage", text="\ufffd" * 40),
         0,
-        "12 of 12 answers of spec and 24 of 24 answers of base are empty or garbage, and a speed is worth nothing",
+        "48 of 48 answers of spec and 60 of 60 answers of base are empty or garbage, and a speed is worth nothing",
     ),
     "one prompt": (
         lambda run: run.drop([row for row in run.rows if row["prompt_id"] != "chat-0"]),
@@ -174,7 +181,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "chunks before their request": (
         lambda run: run.change(run.of("spec"), chunks=[[-0.5, "text", 1], [0.1, "text", 7]]),
         0,
-        "suspect, time_runs_backwards: 12 of 12 records",
+        "suspect, time_runs_backwards: 48 of 48 records",
     ),
     "requests that end before they begin": (lambda run: run.change(run.of(), end_s=-1.0), 0, "NO EVIDENCE"),
     "answers in no time": (
@@ -222,12 +229,12 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "request ids that repeat": (
         lambda run: run.change(run.of(), request_id="same"),
         0,
-        "records that repeat a request_id: 47; all are counted",
+        "records that repeat a request_id: 119; all are counted",
     ),
     "a cut last line": (
         lambda run: run.spoil(lambda lines: lines.append(lines[-1][:50])),
         0,
-        "records.jsonl:49: the last line is torn after 50 bytes and was skipped",
+        "records.jsonl:121: the last line is torn after 50 bytes and was skipped",
     ),
     "a cut line and no other": (
         lambda run: run.files.update({"records.jsonl": b'{"arm":'}),
@@ -254,7 +261,7 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "records of two generators": (
         lambda run: run.change(run.of("spec"), generator="llmperf"),
         0,
-        "records of llmperf: 12",
+        "records of llmperf: 48",
     ),
 }
 
@@ -374,7 +381,7 @@ def test_every_second_record_gone_is_fewer_pairs_and_another_interval(run: Run) 
     run.report()
     half = run.verdict()
 
-    assert (whole["requests"], half["requests"]) == (48, 24)
+    assert (whole["requests"], half["requests"]) == (120, 60)
     assert {cell["prompts"] for cell in whole["cells"]} == {6}
     assert {cell["prompts"] for cell in half["cells"]} == {3}
     for before, after in zip(whole["cells"], half["cells"], strict=True):
@@ -421,7 +428,7 @@ def test_megabytes_of_text_are_compared(run: Run) -> None:
     run.report()
 
     equality = run.verdict()["equality"][0]
-    assert (equality["identical"]["n"], equality["identical"]["of"]) == (6, 12)
+    assert (equality["identical"]["n"], equality["identical"]["of"]) == (24, 48)
     assert max(len(example["measured"]) for example in equality["examples"]) < 2000
 
 

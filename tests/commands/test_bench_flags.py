@@ -76,6 +76,8 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
         ),
         ((*ARMS, "--api-key-env", "TANDEM_NO_SUCH_KEY"), "the variable TANDEM_NO_SUCH_KEY is not set"),
         ((*ARMS, "--suite", "rael"), "did you mean 'real'?"),
+        ((*ARMS, "--quick", "--full"), "--full beside --quick; allowed: one size of a run; drop one of them"),
+        ((*ARMS, "--quick", "--rounds", "1"), "drop --rounds, or drop --quick for figures alone"),
     ],
     ids=lambda value: " ".join(value[-2:]) if isinstance(value, tuple) else "",
 )
@@ -162,6 +164,15 @@ def test_an_arm_is_a_url_and_may_have_a_name(text, read):
 @pytest.mark.parametrize(("text", "seconds"), [("180m", 10_800), ("3h", 10_800), ("90s", 90), ("1.5m", 90)])
 def test_a_duration_has_a_unit(text, seconds):
     assert bench_flags.seconds(text) == seconds
+
+
+def test_a_run_begins_without_scipy(tmp_path):
+    code = (
+        "import sys; from tandem.cli import main; "
+        f"sys.exit(main({['bench', 'run', *ARMS, '--out', str(tmp_path / 'out')]}) != 3 or 'scipy' in sys.modules)"
+    )
+
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False).returncode == 0
 
 
 def test_the_command_line_loads_no_client_and_no_numbers_until_it_measures():

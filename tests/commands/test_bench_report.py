@@ -12,11 +12,18 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "bench"))
 from measured import arm, chunks, failed, record
 from measured import write_run as write_any
 
+from tandem.bench.judge.interval import FEWEST_ROUNDS
 from tandem.bench.manifest import Ended, Plan
 from tandem.bench.record import Record
+from tandem.bench.schedule import control_numbers
 from tandem.cli import main
 
 WORDS = [f"p{number}" for number in range(12)]
+
+ASKED = [("base", "spec")] * FEWEST_ROUNDS
+"""Who is asked in each round: the control round stands in the middle."""
+
+ASKED.insert(*control_numbers(FEWEST_ROUNDS, 1), ("base", "base#2"))
 
 
 def write_run(folder: Path, records: list[Record], **changes: object) -> Path:
@@ -33,12 +40,12 @@ def write_pair(folder: Path, factor: float = 2.0, control: float = 1.0, classes:
             end_s=0.3 * scale * (1 + 0.001 * len(word)),
             chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
         )
-        for number, asked in enumerate((("base", "spec"), ("base", "base#2")))
+        for number, asked in enumerate(ASKED)
         for name, scale in ends.items() if name in asked
         for class_ in classes
         for word in WORDS
     ]  # fmt: skip
-    return write_any(folder, records, rounds=1)
+    return write_any(folder, records, rounds=FEWEST_ROUNDS)
 
 
 @pytest.fixture
@@ -156,7 +163,7 @@ def test_the_last_line_is_the_page_to_open(judged: Path, capsys: pytest.CaptureF
 
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == str(judged / "report.html")
-    assert "spec against base: FASTER" in said
+    assert "spec against base: FASTER WITHIN ONE START" in said
     assert (judged / "report.html").read_text().startswith("<!doctype html>")
 
 
@@ -188,7 +195,7 @@ def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path: Path) -> Non
     verdicts = []
     for margin in ("0.05", "0.1"):
         main(["bench", "report", str(folder), "--margin", margin])
-        verdicts.append(json.loads((folder / "verdict.json").read_text())["headlines"][0]["verdict"])
+        verdicts.append(json.loads((folder / "verdict.json").read_text())["headlines"][0]["finding"])
 
     assert verdicts == ["faster", "same"]
 
@@ -249,7 +256,7 @@ def test_a_folder_that_takes_no_verdict_is_judged_all_the_same(
     assert main(["bench", "report", str(judged)]) == 0
 
     said = capsys.readouterr()
-    assert "spec against base: FASTER" in said.out
+    assert "spec against base: FASTER WITHIN ONE START" in said.out
     assert "the verdict cannot be written" in said.err
 
 

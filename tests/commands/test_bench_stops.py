@@ -12,6 +12,7 @@ import signal
 import pytest
 from bench_cli import Pair, Schedule, however_busy, records, start, wait, without_page
 
+from tandem.bench.judge.interval import FEWEST_ROUNDS
 from tandem.cli import main
 
 pytestmark = [
@@ -201,6 +202,8 @@ def finished(pair, tmp_path_factory):
         (("--rate", "2.5"), "concurrency was [2] when this run began and is [] now"),
         (("--warm-up", "3"), "--warm-up was 0 when this run began and is 3 now"),
         (("--ask", "logprobs"), "--ask was no extras when this run began and is logprobs now"),
+        (("--full",), "--full was not given when this run began; leave --full out"),
+        (("--quick", "--rounds", "4"), "--quick was not given when this run began; leave --quick out"),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else "",
 )
@@ -222,6 +225,17 @@ def test_resume_alone_goes_on_from_any_folder(flags, tmp_path, monkeypatch):
 
     assert (code, len(records(out))) == (0, PLANNED)
     assert {record["placement"] for record in records(out)} == {None}
+
+
+def test_a_quick_run_goes_on_as_a_quick_run(pair, tmp_path):
+    classes = {class_: [f"say {class_} {number}" for number in range(4)] for class_ in ("code", "chat", "json", "mail")}
+    flags, out = pair.flags(tmp_path, classes, "--quick", "--rounds", str(FEWEST_ROUNDS)), tmp_path / "out"
+    killed(flags, out, "--out", str(out))
+
+    code = main(["bench", "run", "--resume", str(out)])
+
+    assert (code, len(records(out))) == (0, FEWEST_ROUNDS * 2 * 3 * 4)
+    assert {record["class"] for record in records(out)} == {"code", "chat", "json"}
 
 
 def test_a_price_given_later_replaces_the_recorded_one(finished):

@@ -280,6 +280,41 @@ def test_render_says_what_it_wrote_and_what_it_removed(
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]] == ["wrote", "removed"]
 
 
+def test_check_names_the_pins_that_move_together_and_their_files(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["check", "dev-trn2-3xlarge", *folders(specs)])
+
+    lines = capsys.readouterr().out.splitlines()
+    begin = next(at for at, line in enumerate(lines) if line.startswith("pins that move together, 6 add-ons"))
+    assert lines[begin + 1 : begin + 3] == [
+        "  Kubernetes 1.36",
+        "    environments/dev-trn2-3xlarge.yaml: cluster.kubernetes",
+    ]
+
+
+def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["render", "dev-trn2-3xlarge", "--out", str(tmp_path / "out"), *folders(specs)]
+
+    main(command)
+    first = capsys.readouterr().out
+    main(command)
+
+    said = "deploy Workloads before this is synced: npx cdk deploy dev-trn2-3xlarge/Workloads -c env=dev-trn2-3xlarge"
+    assert (said in first, "tandem-dev start without credentials" in first) == (True, True)
+    assert "Workloads" not in capsys.readouterr().out
+
+
+def test_render_asks_for_no_deploy_where_the_cdk_delivers(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["render", "post-us-east-2", "--out", str(tmp_path / "out"), *folders(specs), "--json"])
+
+    assert json.loads(capsys.readouterr().out)["deploy_first"] == []
+
+
 def test_render_says_in_words_that_a_folder_is_not_its_own(
     specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

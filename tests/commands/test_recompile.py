@@ -15,6 +15,7 @@ from tandem.commands.recompile import _quickly, _slowly
 from tandem.spec.catalogue import catalogue
 from tandem.spec.document import read_document
 from tandem.spec.experiment import Experiment
+from tandem.spec.names import key_map
 from tandem.spec.record import parse
 from tandem.spec.variant_key import artifact_key
 
@@ -61,16 +62,39 @@ def told(specs: Path, against: Path, capsys: pytest.CaptureFixture[str]) -> dict
     }
 
 
+def referring(name: str, map_name: str) -> dict[str, Any]:
+    """A Deployment whose key stands in a ConfigMap."""
+    body = deployment(name, "")
+    (carried,) = body["spec"]["template"]["spec"]["initContainers"][0]["env"]
+    del carried["value"]
+    carried["valueFrom"] = {"configMapKeyRef": {"key": "fields.json", "name": map_name}}
+    return body
+
+
 def rendered(specs: Path, out: Path) -> Path:
-    """A manifests folder whose Deployments carry the keys of the experiments as they are now."""
+    """A manifests folder whose ConfigMaps hold the keys of the experiments as they are now."""
     for path in (specs / "experiments").glob("post*.yaml"):
         experiment = parse(Experiment, read_document(path), name=path.stem)
         keys = {each.name: artifact_key(experiment, each, catalogue()) for each in experiment.all_variants()}
-        folder = out / ENVIRONMENT / path.stem / "serve"
-        folder.mkdir(parents=True)
-        bodies = [deployment(name, json.dumps(key.as_fields())) for name, key in keys.items()]
-        (folder / "serve.yaml").write_text(yaml.safe_dump_all(bodies))
+        maps = [
+            {
+                "kind": "ConfigMap",
+                "metadata": {"name": key_map(key)},
+                "data": {"fields.json": json.dumps(key.as_fields())},
+            }
+            for key in keys.values()
+        ]
+        write(out, path.stem, "serve", [referring(name, key_map(key)) for name, key in keys.items()])
+        write(out, path.stem, "storage", maps)
     return out
+
+
+def write(out: Path, experiment: str, stage: str, bodies: list[dict[str, Any]]) -> Path:
+    """Write the objects of one stage; the file."""
+    file = out / ENVIRONMENT / experiment / stage / f"{stage}.yaml"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(yaml.safe_dump_all(bodies))
+    return file
 
 
 def test_an_unchanged_folder_compiles_nothing(specs: Path, before: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -286,9 +310,34 @@ def test_a_broken_manifest_is_said_to_be_not_compared(
 def test_what_was_committed_tells_its_keys_to_the_quick_reader_and_the_slow_one_alike() -> None:
     for file in (ROOT / "manifests").glob("*/*/serve/serve.yaml"):
         carrying = [text for text in file.read_text().split("\n---\n") if "TANDEM_ARTIFACT_KEY" in text]
+        storage = yaml.safe_load_all((file.parent.parent / "storage" / "storage.yaml").read_text())
+        maps = {
+            body["metadata"]["name"]: body["data"]["fields.json"] for body in storage if body["kind"] == "ConfigMap"
+        }
 
-        assert [_quickly(text) for text in carrying] == [_slowly(text) for text in carrying]
+        assert [_quickly(text, maps) for text in carrying] == [_slowly(text, maps) for text in carrying]
         assert carrying != []
+
+
+def test_a_key_that_stands_in_the_deployment_itself_is_read(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    post = parse(Experiment, read_document(specs / "experiments" / "post.yaml"), name="post")
+    keys = {each.name: artifact_key(post, each, catalogue()) for each in post.all_variants()}
+    write(manifests, "post", "serve", [deployment(name, json.dumps(key.as_fields())) for name, key in keys.items()])
+    (manifests / ENVIRONMENT / "post" / "storage" / "storage.yaml").unlink()
+
+    assert "nothing is compiled again" in check(specs, manifests, capsys)[1]
+
+
+def test_a_deployment_whose_key_map_is_missing_is_said_to_be_not_compared(
+    specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    manifests = rendered(specs, tmp_path / "manifests")
+    write(manifests, "post", "storage", [])
+
+    assert "its manifest cannot be read" in check(specs, manifests, capsys)[1]
 
 
 def test_manifests_without_keys_are_said_to_be_not_compared(
@@ -304,7 +353,7 @@ def test_a_key_of_another_release_differs_in_the_field_that_is_new(
     specs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     manifests = rendered(specs, tmp_path / "manifests")
-    file = manifests / ENVIRONMENT / "post" / "serve" / "serve.yaml"
+    file = manifests / ENVIRONMENT / "post" / "storage" / "storage.yaml"
     file.write_text(file.read_text().replace('"prefix_caching": false, ', ""))
 
     change = told(specs, manifests, capsys)["post/qwen-vllm"]

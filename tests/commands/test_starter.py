@@ -23,7 +23,7 @@ EVERY = [
     for region in catalogue().offerings.offerings[kind_of]
     if (kind_of, bought) not in UNSOLD
 ]
-WARNED = {"reservation-given", "images-pinned", "image-vulnerable", "budget-by-hand"}
+WARNED = {"budget-by-hand", "compile-memory", "image-vulnerable", "images-pinned", "reservation-given"}
 VALUES = {
     "account": '"210987654321"', "admin": "[arn:aws:iam::210987654321:role/Admin]", "usd_per_hour": "20",
     "usd_per_hour_date": "2026-11-20", "vpc_id": "vpc-01234567", "cidr": "10.50.0.0/16",

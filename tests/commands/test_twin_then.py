@@ -57,7 +57,8 @@ def test_a_measurement_of_the_pair_stands_beside_their_logs(then, tmp_path, capf
     assert then(
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", "qwen-vllm={qwen-vllm}",
         "--variant", "qwen-sd-vllm={qwen-sd-vllm}", "--model", "Qwen/Qwen3-32B", "--suite", "real", "--mixed",
-        "--prompts-per-class", "1", "--concurrency", "16", "--max-tokens", "2", "--warm-up", "0", "--out", str(run),
+        "--prompts-per-class", "1", "--concurrency", "16", "--max-tokens", "2", "--rounds", "1", "--warm-up", "0",
+        "--out", str(run),
     ) in WHOLE  # fmt: skip
     capfd.readouterr()
 
@@ -75,7 +76,8 @@ def test_a_log_of_another_server_leaves_nothing_to_compare(then, tmp_path, capfd
     log.write_text('{"request_id": "other", "accepted_s": 1.0, "bursts": [[2.0, 1]]}\n')
     assert then(
         sys.executable, "-m", "tandem", "bench", "run", "--baseline", "{qwen-vllm}", "--model", "Qwen/Qwen3-32B",
-        "--mixed", "--prompts-per-class", "1", "--max-tokens", "2", "--warm-up", "0", "--out", str(run),
+        "--mixed", "--prompts-per-class", "1", "--concurrency", "1,4", "--max-tokens", "2", "--rounds", "1",
+        "--warm-up", "0", "--out", str(run),
     ) in WHOLE  # fmt: skip
 
     assert main(["bench", "truth", str(run), "--log", str(log)]) == 3

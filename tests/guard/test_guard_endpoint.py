@@ -85,7 +85,7 @@ def scene(endpoint, proxy, clients):
     )
     guarded = Guarded(
         environment=name, account=ACCOUNT, region="us-east-2", cluster=f"tandem-{name}", node_group=f"{name}-trn2",
-        bucket=f"tandem-{name}", topic_arn=topic, namespace=f"Tandem/{name}", max_hours=8, idle_minutes=30,
+        bucket=f"tandem-{name}", topic_arn=topic, namespace=f"Tandem/{name}", nodes=2, max_hours=8, idle_minutes=30,
         usd_per_hour=36, capacity_kind="on-demand", schedule_group=f"tandem-{name}",
         scheduler_role_arn=f"arn:aws:iam::{ACCOUNT}:role/{name}", dead_letter_arn=f"arn:aws:sqs:us-east-2:{ACCOUNT}:d",
     )  # fmt: skip

@@ -14,6 +14,7 @@ from example import (
     VARIANT,
     Changes,
     Example,
+    kubectl,
     native,
     no_billing_codes,
     no_digests,
@@ -74,7 +75,7 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "capacity-kind": Example(
         path="capacity.kind",
         found={**small(), f"{CAPACITY}.kind": "reservation", f"{CAPACITY}.reservation_id": "cr-0123456789abcdef0"},
-        passed=small(),
+        passed=small(), also=("compile-memory",),
     ),
     "reservation-given": Example(
         path="capacity.reservation_id", found={f"{CAPACITY}.reservation_id": PLACEHOLDER_RESERVATION_ID}
@@ -135,7 +136,7 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
             **small(), "environment.region": "ap-southeast-4", f"{CAPACITY}.zone": "apse4-az3",
             "environment.network.zones": ["apse4-az1", "apse4-az3"],
         },
-        passed=small(),
+        passed=small(), also=("compile-memory",),
     ),
     "billing-code": Example(path="region", vary=no_billing_codes),
     "storage-price-dated": Example(
@@ -174,6 +175,15 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         also=("node-image-pinned", "addons-pinned"),
     ),
     "images-pinned": Example(path="experiments", vary=no_digests),
+    "kubectl-skew": Example(
+        path="cluster.kubernetes",
+        found={"environment.delivery": {"kind": "cdk"}}, vary=kubectl("1.34"),
+        passed={"environment.delivery": {"kind": "cdk"}}, vary_passed=kubectl("1.35"),
+    ),
+    "capabilities-few": Example(
+        path="serving.capabilities", found={"environment.serving": {"capabilities": "neuron"}},
+        passed={"environment.serving": {"capabilities": "runtime-default"}},
+    ),
     "mirrors-complete": Example(
         path="registry_mirrors",
         found={"environment.registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"}},

@@ -96,6 +96,13 @@ def system_node(*, cpu_m: int, memory_mib: int) -> Vary:
     return vary
 
 
+def kubectl(minor: str) -> Vary:
+    """Return another kubectl for the CDK to deliver with."""
+    return lambda catalogue: with_fields(
+        catalogue, kubernetes=catalogue.kubernetes.model_copy(update={"kubectl": fig(minor)})
+    )
+
+
 def disk(gigabytes: int) -> Vary:
     """Return a small instance with so much local disk."""
 
@@ -134,6 +141,7 @@ def native(**changes: Any) -> Changes:
     variant = {"name": "fast", "mode": "eagle3", "draft": "made-up/eagle3", "num_speculative_tokens": 3, **changes}
     return {
         "experiment.runtime": "native", "experiment.target": LLAMA, f"{SERVING}.tensor_parallel_size": 32,
+        f"{SERVING}.max_num_seqs": 2,
         VARIANT: {key: value for key, value in variant.items() if value is not DELETE},
     }  # fmt: skip
 
@@ -143,7 +151,7 @@ def small(**changes: Any) -> Changes:
     serving = {"tensor_parallel_size": 4, "devices": 1, "device_group": None, "cpu": 10, "memory_gib": 96, **changes}
     return {
         f"{CAPACITY}.instance_type": "trn2.3xlarge", f"{CAPACITY}.kind": "spot", f"{CAPACITY}.reservation_id": None,
-        **{f"{SERVING}.{key}": value for key, value in serving.items()},
+        **{f"{SERVING}.{key}": value for key, value in serving.items()}, "experiment.compile": DELETE,
     }  # fmt: skip
 
 

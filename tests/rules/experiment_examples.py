@@ -20,7 +20,7 @@ from example import (
     small,
     vulnerable,
 )
-from known import fig
+from known import DELETE, fig
 
 EXPERIMENT_EXAMPLES: dict[str, Example] = {
     "runtime-known": Example(path="runtime", found={"experiment.runtime": "nxdi-v9"}),
@@ -62,7 +62,10 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
     ),
     "mode-unproven": Example(
         path="variants[1].mode",
-        found={"experiment.runtime": "native", f"{VARIANT}.mode": "eagle3", f"{VARIANT}.draft": "made-up/eagle3-qwen"},
+        found={
+            "experiment.runtime": "native", f"{VARIANT}.mode": "eagle3", f"{VARIANT}.draft": "made-up/eagle3-qwen",
+            f"{SERVING}.max_num_seqs": 2,
+        },
         passed=native(),
     ),
     "mode-unproven-accepted": Example(
@@ -86,7 +89,7 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         found={f"{VARIANT}.num_speculative_tokens": 11},
         passed={"experiment.sweep": SWEEP},
     ),
-    "fused-batch": Example(
+    "batch-shown": Example(
         path="serving.max_num_seqs", found={f"{SERVING}.max_num_seqs": 8}, passed={f"{SERVING}.max_num_seqs": 4}
     ),
     "baseline": Example(
@@ -143,8 +146,8 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
     ),
     "buckets-complete": Example(
         path="serving.tuning.num_seqs_buckets",
-        found={**native(), f"{TUNING}.num_seqs_buckets": [1, 2]},
-        passed={**native(), f"{TUNING}.num_seqs_buckets": [1, 2, 4]},
+        found={**native(), f"{TUNING}.num_seqs_buckets": [1]},
+        passed={**native(), f"{TUNING}.num_seqs_buckets": [1, 2]},
     ),
     "kernels-short": Example(
         path="serving.tuning.mlp_kernel_enabled",
@@ -164,26 +167,37 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
     "async-plain": Example(path="serving.async_mode", found={f"{SERVING}.async_mode": True}),
     "compile-mode": Example(
         path="compile.where",
-        found={**native(), "experiment.compile": {"where": "cpu"}, "experiment.accept_unproven": True},
-        passed={"experiment.compile": {"where": "cpu"}, "experiment.accept_unproven": True},
+        found={**native(), "experiment.compile.where": "cpu", "experiment.accept_unproven": True},
+        passed={"experiment.compile.where": "cpu", "experiment.accept_unproven": True},
         also=("compile-unproven-accepted",),
     ),
     "compile-unproven": Example(
-        path="compile.where", found={"experiment.compile": {"where": "cpu"}},
-        passed={"experiment.compile": {"where": "device"}},
+        path="compile.where", found={"experiment.compile.where": "cpu"},
+        passed={"experiment.compile.where": "device"},
     ),
     "compile-unproven-accepted": Example(
-        path="compile.where", found={"experiment.compile": {"where": "cpu"}, "experiment.accept_unproven": True}
+        path="compile.where", found={"experiment.compile.where": "cpu", "experiment.accept_unproven": True}
     ),
     "compile-shm": Example(
         path="compile.memory_gib",
-        found={"experiment.compile": {"memory_gib": 16}},
-        passed={"experiment.compile": {"memory_gib": 17}},
+        found={"experiment.compile.memory_gib": 16},
+        passed={"experiment.compile.memory_gib": 17},
+        also=("compile-memory",),
     ),
     "compile-fits": Example(
         path="experiments[0]",
-        found={"experiment.compile": {"cpu": 191}},
+        found={"experiment.compile.cpu": 191},
         passed={"experiment.compile": {"cpu": 190, "memory_gib": 1891}},
+    ),
+    "compile-memory": Example(
+        path="compile.memory_gib",
+        found={"experiment.compile.memory_gib": 699},
+        passed={**native(), "experiment.compile.memory_gib": DELETE},
+    ),
+    "compiles-side-by-side": Example(
+        path="experiments[0]",
+        found={"experiment.compile.memory_gib": 946},
+        passed={"experiment.compile.memory_gib": 945},
     ),
     "disk-fits": Example(
         path="experiments[0]",
@@ -191,11 +205,12 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         vary=disk(370),
         passed=small(tensor_parallel_size=4),
         vary_passed=disk(380),
+        also=("compile-memory",),
     ),
     "compile-before-guard": Example(
         path="experiments[0]",
-        found={"experiment.compile": {"deadline_hours": 8}},
-        passed={"experiment.compile": {"deadline_hours": 7}},
+        found={"experiment.compile.deadline_hours": 8},
+        passed={"experiment.compile.deadline_hours": 7},
     ),
     "sequence-divides": Example(
         path="serving.tuning.sequence_parallel_enabled",
@@ -244,14 +259,19 @@ EXPERIMENT_EXAMPLES: dict[str, Example] = {
         path="experiments[0]",
         found=small(devices=4, tensor_parallel_size=16),
         passed=small(),
-        also=("device-count",),
+        also=("device-count", "compile-memory"),
     ),
-    "group-published": Example(path="experiments[0]", found=small(device_group=4), passed=small()),
+    "group-published": Example(
+        path="experiments[0]", found=small(device_group=4), passed=small(), also=("compile-memory",)
+    ),
     "group-named": Example(path="experiments[0]", found={f"{SERVING}.device_group": 16}),
     "shm-in-memory": Example(
         path="serving.shm_gib", found={f"{SERVING}.shm_gib": 256}, passed={f"{SERVING}.shm_gib": 255}
     ),
-    "cpu-fits": Example(path="experiments[0]", found={f"{SERVING}.cpu": 96}, passed={f"{SERVING}.cpu": 95}),
+    "cpu-fits": Example(
+        path="experiments[0]", found={f"{SERVING}.cpu": 96}, passed={f"{SERVING}.cpu": 95},
+        also=("compiles-side-by-side",),
+    ),
     "memory-fits": Example(
         path="experiments[0]", found={f"{SERVING}.memory_gib": 947}, passed={f"{SERVING}.memory_gib": 945}
     ),

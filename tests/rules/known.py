@@ -65,6 +65,7 @@ EXPERIMENT: dict[str, Any] = {
         "tensor_parallel_size": 32, "logical_neuron_core": 2, "devices": 8, "device_group": 8, "max_num_seqs": 4,
         "max_model_len": 1024, "async_mode": False, "cpu": 90, "memory_gib": 256, "shm_gib": 16,
     },
+    "compile": {"memory_gib": 700},
     "variants": [
         {"name": "plain", "mode": "none"},
         {"name": "fast", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": 7},
@@ -187,7 +188,7 @@ def known() -> Catalogue:
             billing_codes={"us-east-2": fig("USE2"), "ap-southeast-4": fig("APS6")}, sources=SOURCES,
         ),
         kubernetes=Kubernetes(
-            floor=fig("1.35"), default=fig("1.36"), sources=SOURCES,
+            floor=fig("1.35"), default=fig("1.36"), kubectl=fig("1.36"), sources=SOURCES,
             minors={
                 "1.34": _minor(), "1.35": _minor(ends=date(2027, 3, 27)), "1.36": _minor(),
                 "1.37": _minor(driver="2.25.4.0", release=None, cni=None),

@@ -22,11 +22,11 @@ EXPECTED = {
         "account-real", "alarms-heard", "images-pinned", "repository-real", "reservation-given",
     },
     "environments/post-us-east-2.yaml": {"account-real", "alarms-heard", "images-pinned", "reservation-given"},
-    "experiments/dev.yaml": {"image-vulnerable"},
+    "experiments/dev.yaml": {"compile-memory", "image-vulnerable"},
     "experiments/llama-eagle3.yaml": {"model-gated", "cores-idle"},
-    "experiments/post-drafts-windows.yaml": {"image-vulnerable"},
-    "experiments/post.yaml": {"image-vulnerable"},
-    "experiments/qwen3-native.yaml": {"mode-unproven-accepted", "cores-idle"},
+    "experiments/post-drafts-windows.yaml": {"compile-memory", "image-vulnerable"},
+    "experiments/post.yaml": {"compile-memory", "image-vulnerable"},
+    "experiments/qwen3-native.yaml": {"batch-shown", "compile-memory", "mode-unproven-accepted", "cores-idle"},
 }  # fmt: skip
 COMMITTED = load(ROOT / "environments", ROOT / "experiments")
 FAULTS = judge(COMMITTED, catalogue())

@@ -34,13 +34,18 @@ def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
 
     faults = judge(load(tmp_path / "environments", tmp_path / "experiments"), catalogue())
 
-    assert [fault.rule for fault in faults if "/experiments/" in fault.file] == ["image-vulnerable"]
+    assert [fault.rule for fault in faults if "/experiments/" in fault.file] == [
+        "compile-memory",
+        "image-vulnerable",
+    ]
 
 
 def test_what_depends_on_the_environment_is_told_where_it_hosts() -> None:
     faults = judged(small(device_group=4))
 
-    assert [(fault.file, fault.path) for fault in faults] == [("environment.yaml", "experiments[0]")]
+    assert [(fault.file, fault.path) for fault in faults if fault.rule == "group-published"] == [
+        ("environment.yaml", "experiments[0]")
+    ]
 
 
 def test_faults_of_a_file_are_told_from_top_to_bottom() -> None:
@@ -192,8 +197,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
     "half a large node on a small one": (
         small(devices=8, device_group=8, tensor_parallel_size=32, cpu=90, memory_gib=256),
         [
-            (rule, "experiments[0]")
-            for rule in ("device-count", "cores-bound", "group-published", "cpu-fits", "memory-fits")
+            *(
+                (rule, "experiments[0]")
+                for rule in ("device-count", "cores-bound", "group-published", "cpu-fits", "memory-fits")
+            ),
+            ("compile-memory", "compile.memory_gib"),
         ],
     ),
     "more tags than a resource takes": (

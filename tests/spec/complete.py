@@ -47,7 +47,7 @@ ENVIRONMENT: dict[str, Any] = {
         "tool": "argocd", "namespace": "argocd",
     },
     "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000.0, "people_policies": True},
-    "serving": {"allowed_namespaces": ["other"]},
+    "serving": {"allowed_namespaces": ["other"], "capabilities": "runtime-default"},
     "observability": {
         "container_insights": True,
         "alarm_subscriptions": [{"protocol": "email", "endpoint": "oncall@acme.dev"}],

@@ -113,6 +113,15 @@ def test_a_variable_that_is_read_at_run_time_only_is_no_part_of_it() -> None:
     assert key(catalogue=spelling(environment={"VLLM_LOGGING_LEVEL": "DEBUG"})).digest == key().digest
 
 
+def test_the_variable_that_excuses_a_missing_efa_device_is_no_part_of_it() -> None:
+    declared = experiment("llama-eagle3")
+
+    assert all(
+        "NEURON_SKIP_EFA_AFFINITY" not in artifact_key(declared, variant, known()).environment
+        for variant in declared.variants
+    )
+
+
 def test_the_names_of_experiment_and_variant_are_no_part_of_it() -> None:
     other = POST.model_copy(update={"name": "other"})
 

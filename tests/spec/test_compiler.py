@@ -242,8 +242,16 @@ def test_what_a_native_compile_has_beyond_the_server_is_patience(declared: Exper
     how, told = compilation(declared, variant, known()), server(declared, variant, known())
     more = set(how.environment) - set(told.environment)
 
-    assert all(name.endswith(("_TIMEOUT", "_TIMEOUT_SECONDS")) for name in more)
-    assert len(more) == 3
+    assert all(name.endswith(("_TIMEOUT", "_TIMEOUT_S", "_TIMEOUT_SECONDS")) for name in more)
+    assert len(more) == 4
+
+
+@pytest.mark.parametrize(("declared", "variant"), NATIVE)
+def test_an_engine_may_start_for_as_long_as_any_compile(declared: Experiment, variant: Variant) -> None:
+    longest = Compiling.model_json_schema()["properties"]["deadline_hours"]["maximum"]
+    how = compilation(declared, variant, known())
+
+    assert int(how.environment["VLLM_ENGINE_READY_TIMEOUT_S"]) == longest * 3600
 
 
 def without_devices(name: str) -> Experiment:

@@ -48,7 +48,8 @@ def test_no_log_bucket_is_named_beside_an_existing_one() -> None:
 def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
     declared = experiment("post-drafts-windows")
     volumes = {
-        names.artifact_volume(declared, artifact_key(declared, variant, known())) for variant in declared.all_variants()
+        names.artifact_volume(environment("post-us-east-2"), declared, artifact_key(declared, variant, known()))
+        for variant in declared.all_variants()
     }
 
     assert len(volumes) == len(declared.all_variants())
@@ -111,7 +112,19 @@ def test_a_stack_is_named_by_environment_and_kind() -> None:
 
 
 def test_a_volume_of_models_is_named_by_its_experiment() -> None:
-    assert names.models_volume(experiment("post")) == "post-models"
+    assert names.models_volume(environment("post-us-east-2"), experiment("post")) == "post-models"
+
+
+def test_a_volume_on_another_bucket_has_another_name() -> None:
+    mine = environment("post-us-east-2")
+    buckets = (
+        mine.model_copy(update={"artifacts": mine.artifacts.model_copy(update={"existing_bucket": bucket})})
+        for bucket in (None, "one", "other")
+    )
+
+    volumes = {names.models_volume(environment_, experiment("post")) for environment_ in buckets}
+
+    assert len(volumes) == 3
 
 
 @pytest.mark.parametrize("model", known().models)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from committed import EXPERIMENTS, experiment, known
 
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.server import Server, server
+from tandem.spec.variant_key import artifact_key
 
 QWEN = "/models/Qwen/Qwen3-32B/9216db5781bf21249d130ec9da846c4624c16137"
 DRAFT = "/models/Qwen/Qwen3-1.7B/70d244cc86ccca08cf5af4e1e306ecf908b1ad5e"
@@ -82,7 +84,7 @@ def test_the_native_baseline_is_told_exactly_this() -> None:
         "--served-model-name", "meta-llama/Llama-3.1-8B-Instruct",
         *LISTENING,
         "--tensor-parallel-size", "8",
-        "--max-num-seqs", "4",
+        "--max-num-seqs", "2",
         "--max-model-len", "2048",
         "--dtype", "bfloat16",
         "--additional-config", '{"neuron_config": {"on_device_sampling_config": {"all_greedy": true}}}',
@@ -97,7 +99,7 @@ def test_the_native_eagle3_server_is_told_exactly_this() -> None:
         "--served-model-name", "meta-llama/Llama-3.1-8B-Instruct",
         *LISTENING,
         "--tensor-parallel-size", "8",
-        "--max-num-seqs", "4",
+        "--max-num-seqs", "2",
         "--max-model-len", "2048",
         "--dtype", "bfloat16",
         "--additional-config", '{"neuron_config": {"on_device_sampling_config": {"all_greedy": true}}}',
@@ -105,6 +107,19 @@ def test_the_native_eagle3_server_is_told_exactly_this() -> None:
         "--no-enable-prefix-caching",
         "--no-async-scheduling",
     )  # fmt: skip
+
+
+def test_the_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
+    post, runtime = experiment("post"), known().runtimes["nxdi-v0"]
+    assert runtime.spelling is not None
+    spelling = runtime.spelling.model_copy(update={"speculation_methods": {"fused": "eagle", "eagle": None}})
+    changed = replace(known(), runtimes={"nxdi-v0": runtime.model_copy(update={"spelling": spelling})})
+    fused = post.variants[1]
+
+    config = json.loads(flags(server(post, fused, changed).arguments)["--speculative-config"])
+
+    assert config["method"] == "eagle"
+    assert artifact_key(post, fused, changed) == artifact_key(post, fused, known())
 
 
 @pytest.mark.parametrize(("name", "variant"), [("post", "qwen-vllm"), ("llama-eagle3", "llama-native")])
@@ -121,6 +136,18 @@ def test_the_posts_runtime_gets_its_variables() -> None:
         "HF_HUB_OFFLINE": "1",
         "NEURON_LOGICAL_NC_CONFIG": "2",
         "NEURON_COMPILED_ARTIFACTS": "/artifact/current",
+    }
+
+
+def test_the_native_runtime_gets_its_variables() -> None:
+    assert named("llama-eagle3", "llama-eagle3").environment == {
+        "VLLM_NEURON_BACKEND": "neuron_native",
+        "VLLM_NEURON_DISABLE_WARMUP_COMPILE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "NEURON_SKIP_EFA_AFFINITY": "1",
+        "NEURON_LOGICAL_NC_CONFIG": "2",
+        "VLLM_CACHE_ROOT": "/artifact/current",
     }
 
 

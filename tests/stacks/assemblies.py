@@ -14,7 +14,7 @@ from typing import Any
 
 from tandem.commands.inputs import Inputs, legal
 from tandem.commands.selection import Selection
-from tandem.spec.environment import Environment, ExistingNetwork, Subnet
+from tandem.spec.environment import Environment, ExistingNetwork, GitopsDelivery, Subnet
 from tandem.spec.experiment import Experiment
 from tandem.spec.record import Record
 
@@ -84,6 +84,13 @@ def variants() -> dict[str, Environment]:
                 "registry.k8s.io": "111122223333.dkr.ecr.us-east-2.amazonaws.com/k8s",
             },
             "guard": {"people_policies": True},
+        },
+        "private-charts": {
+            "registry_mirrors": {"public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"},
+            "delivery": GitopsDelivery(
+                kind="gitops", repo_url="https://git.acme.dev/tandem.git", revision="main",
+                path="manifests/private-charts", tool="flux", namespace="flux-system",
+            ),
         },
         "closed": {"network": {"nat": "none"}},
         "clients": {"cluster": {"endpoint": endpoint.model_copy(update={"clients": (RANGE, GROUP)})}},

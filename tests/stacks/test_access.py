@@ -9,32 +9,37 @@ from assemblies import Templates, resources
 
 pytestmark = pytest.mark.cdk
 
-CLUSTER_WIDE = {"Type": "cluster"}
+Entry = dict[str, Any]
 
 
-def granted(stacks: Templates, person: str) -> tuple[str, dict[str, Any]]:
+def entry_of(stacks: Templates, person: str) -> Entry:
     entries = resources(stacks["post-us-east-2-Cluster"], "AWS::EKS::AccessEntry")
     (entry,) = [entry for entry in entries if entry["PrincipalArn"].endswith(f"/{person}")]
+    return entry
+
+
+def test_an_admin_has_the_cluster_admin_policy_and_no_group(stacks: Templates) -> None:
+    entry = entry_of(stacks, "PlatformAdmin")
     (policy,) = entry["AccessPolicies"]
-    return policy["PolicyArn"].rpartition("/")[2], policy["AccessScope"]
+
+    assert policy["PolicyArn"].rpartition("/")[2] == "AmazonEKSClusterAdminPolicy"
+    assert policy["AccessScope"] == {"Type": "cluster"}
+    assert "KubernetesGroups" not in entry
 
 
-def test_an_admin_may_do_everything(stacks: Templates) -> None:
-    assert granted(stacks, "PlatformAdmin") == ("AmazonEKSClusterAdminPolicy", CLUSTER_WIDE)
+@pytest.mark.parametrize(
+    ("person", "kind"), [("Operator", "operator"), ("MlEngineer", "engineer"), ("Viewer", "viewer")]
+)
+def test_the_others_have_their_group_and_no_policy(stacks: Templates, person: str, kind: str) -> None:
+    entry = entry_of(stacks, person)
+
+    assert (entry["KubernetesGroups"], "AccessPolicies" in entry) == ([f"tandem-{kind}"], False)
 
 
-def test_an_operator_edits_everywhere_and_grants_nothing(stacks: Templates) -> None:
-    assert granted(stacks, "Operator") == ("AmazonEKSEditPolicy", CLUSTER_WIDE)
+def test_the_function_that_applies_manifests_is_known_to_admission(stacks: Templates) -> None:
+    (entry,) = resources(stacks["post-us-east-2-Workloads"], "AWS::EKS::AccessEntry")
 
-
-def test_an_engineer_edits_every_experiments_namespace_and_no_other(stacks: Templates) -> None:
-    scope = {"Type": "namespace", "Namespaces": ["tandem-*"]}
-
-    assert granted(stacks, "MlEngineer") == ("AmazonEKSEditPolicy", scope)
-
-
-def test_a_viewer_reads_everywhere(stacks: Templates) -> None:
-    assert granted(stacks, "Viewer") == ("AmazonEKSViewPolicy", CLUSTER_WIDE)
+    assert entry["KubernetesGroups"] == ["tandem-delivery"]
 
 
 def test_nobody_else_enters(stacks: Templates) -> None:

@@ -158,6 +158,32 @@ def test_every_experiment_has_every_account_bound_to_its_role(stacks: Templates,
     assert bound == {(space, account, f"{name}-Cluster-RoleArn-{account}") for space in spaces for account in ACCOUNTS}
 
 
+def test_flux_pulls_a_private_chart_with_a_role_of_its_own(stacks: Templates) -> None:
+    template = stacks["private-charts-Workloads"]
+    ((role, found),) = (
+        (name, each["Properties"]) for name, each in template["Resources"].items() if each["Type"] == "AWS::IAM::Role"
+    )
+    (bound,) = (
+        each
+        for each in resources(template, "AWS::EKS::PodIdentityAssociation")
+        if each["ServiceAccount"] == "source-controller"
+    )
+    statements = found["Policies"][0]["PolicyDocument"]["Statement"]
+
+    assert (bound["Namespace"], bound["RoleArn"]) == ("flux-system", {"Fn::GetAtt": [role, "Arn"]})
+    assert [statement["Resource"] for statement in statements] == [
+        ["*"],
+        ["arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/neuron/neuron-helm-chart"],
+    ]
+
+
+@pytest.mark.parametrize("name", COMMITTED)
+def test_without_a_private_chart_no_role_stands_in_workloads(stacks: Templates, name: str) -> None:
+    delivers = environment(name).delivery.kind == "cdk"
+
+    assert delivers or resources(stacks[f"{name}-Workloads"], "AWS::IAM::Role") == []
+
+
 def test_an_association_is_of_the_environments_cluster(stacks: Templates) -> None:
     found = resources(stacks["post-us-east-2-Workloads"], "AWS::EKS::PodIdentityAssociation")
 

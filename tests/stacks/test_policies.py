@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, resources, variants
 
-from tandem.ops.people.doc import SERVICE_WILDCARDS
 from tandem.spec.names import OWNER_TAG
 
 pytestmark = pytest.mark.cdk
@@ -72,34 +71,6 @@ def test_cdk_nag_finds_nothing_without_a_written_reason(nag: dict[str, Any]) -> 
 def test_every_reason_for_cdk_nag_is_a_sentence(nag: dict[str, Any]) -> None:
     assert nag["suppressedViolations"] != []
     assert [found for found in nag["suppressedViolations"] if len(found["reason"].split()) < 6] == []
-
-
-def role_statements(stacks: Templates) -> Iterator[dict[str, Any]]:
-    """Yield each statement of every role and of the policies attached to roles."""
-    for template in stacks.values():
-        for found in template["Resources"].values():
-            documents = []
-            if found["Type"] == "AWS::IAM::Role":
-                documents = [each["PolicyDocument"] for each in found["Properties"].get("Policies", [])]
-            elif found["Type"] == "AWS::IAM::Policy":
-                documents = [found["Properties"]["PolicyDocument"]]
-            for document in documents:
-                yield from document["Statement"]
-
-
-def listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
-
-
-def test_the_page_of_people_says_why_of_every_action_on_everything(stacks: Templates) -> None:
-    wide = {
-        action
-        for statement in role_statements(stacks)
-        if "*" in listed(statement["Resource"])
-        for action in listed(statement["Action"])
-    }
-
-    assert wide == set(SERVICE_WILDCARDS)
 
 
 def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:

@@ -50,7 +50,7 @@ class Image:
         self.environment = {
             "PATH": f"{self.bin}:/usr/bin:/bin", "BASE_COMPILE_WORK_DIR": str(folder / "work"),
             "NEURON_COMPILE_CACHE_URL": str(self.cache), "NEURON_LOGICAL_NC_CONFIG": "2",
-            **({"VLLM_CACHE_ROOT": str(self.output)} if self.native else {}),
+            **({"VLLM_CACHE_ROOT": str(self.output), "NEURON_SKIP_EFA_AFFINITY": "1"} if self.native else {}),
         }  # fmt: skip
 
     def compile_command(self, *more: str) -> list[str]:
@@ -463,6 +463,28 @@ def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: 
     assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (True, True)
     assert [graph.state for graph in graphs(native.output)] == ["finished"] * 2
     assert all(graph.folder.parent == native.output / "neuron/compile_cache" for graph in graphs(native.output))
+
+
+@pytest.mark.parametrize("skipped", ["0", None])
+def test_a_native_server_without_efa_needs_its_variable(
+    native: Image, skipped: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vllm, "EFA_DEVICES", native.folder / "infiniband")
+    del native.environment["NEURON_SKIP_EFA_AFFINITY"]
+
+    run = native.run(native.serve_command(), **({"NEURON_SKIP_EFA_AFFINITY": skipped} if skipped else {}))
+
+    assert (run.returncode, "no EFA device is there" in run.stdout) == (1, True)
+
+
+def test_a_native_server_with_efa_needs_no_variable(native: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    (native.folder / "infiniband/rdmap0s6").mkdir(parents=True)
+    monkeypatch.setattr(vllm, "EFA_DEVICES", native.folder / "infiniband")
+    del native.environment["NEURON_SKIP_EFA_AFFINITY"]
+
+    run = native.run(native.serve_command(), VLLM_NEURON_DISABLE_WARMUP_COMPILE="1")
+
+    assert "compile cache miss" in run.stdout
 
 
 def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:

@@ -19,6 +19,9 @@ from tandem.bench.judge.form import Ratio
 from tandem.bench.judge.interval import FEWEST_STARTS, LEVEL
 from tandem.bench.judge.words import load, number, times
 
+DECIDED = ("faster", "slower", "same")
+"""Words of cells that answer; `mixed` answers neither way."""
+
 ABOUT = 0.2
 """A figure that the post gives as "about" is met within this share of it; our own reading of the word."""
 
@@ -92,7 +95,7 @@ def pattern(claim: Claim, case: Case) -> Said:
         return Said("contradicted", f"there is no gain end to end: {told}")
     if any(one.word == "faster" for part in parts for one in part):
         return Said("contradicted", f"the gain is not absent from the parts: {told}")
-    decided = all(one.word != "no evidence" for one in [*whole, *(one for part in parts for one in part)])
+    decided = all(one.word in DECIDED for one in [*whole, *(one for part in parts for one in part)])
     return Said("confirmed" if decided and all(parts) else "no evidence", told)
 
 
@@ -105,7 +108,7 @@ def not_asked(claim: Claim, case: Case) -> Said:
 
 def _called(claim: Claim, found: Sequence[Found]) -> Said:
     wanted = "same" if claim.direction == "same" else "faster"
-    decided = [one for one in found if one.word != "no evidence"]
+    decided = [one for one in found if one.word in DECIDED]
     contrary = [one for one in decided if one.word != wanted]
     told = listed([*contrary, *(one for one in found if one not in contrary)])
     if contrary:

@@ -21,7 +21,7 @@ _HEADING = (
     f"  {'class':<{_CLASS}} {'prompts':>7} {'before':>7} {'after':>7} {'E2E':>6} {'95 %':>15} {'':<11} "
     f"{'TPOT':>7} {'TTFT':>7}"
 )
-_MARKS = {"faster": "+", "slower": "-", "same": "=", "no evidence": " "}
+_MARKS = {"faster": "+", "slower": "-", "same": "=", "mixed": "~", "no evidence": " "}
 
 
 def lines(compared: Comparison) -> Iterator[str]:

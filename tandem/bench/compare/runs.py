@@ -21,7 +21,7 @@ import numpy as np
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.compare.form import Comparison, Outputs, Row, Side
 from tandem.bench.compare.set_up import Shared, alike, differences, shared
-from tandem.bench.judge import survivors
+from tandem.bench.judge import because, survivors
 from tandem.bench.judge.cells import counted_rounds, holm
 from tandem.bench.judge.controls import controls
 from tandem.bench.judge.form import Controls, Load, Ratio, Share, Word
@@ -64,7 +64,8 @@ def compared(before: Observations, after: Observations, *, margin: float) -> Com
     differ = differences(before.run, after.run, both)
     grouped = Grouped(_merged(before, after, both, checked))
     floors = _floors(*checked)
-    blocked = _blocked(checked, [one.what for one in differ if one.blocks])
+    rounds = [_count_rounds(seen, controls) for seen, controls in zip((before, after), checked, strict=True)]
+    blocked = _blocked(checked, [one.what for one in differ if one.blocks], rounds)
     greedy = not before.run.temperature and not after.run.temperature
     outputs = tuple(_outputs(grouped.seen, both)) if greedy else ()
     found = [*_figures(grouped, both), *_gains(grouped, both, before.baseline, after.baseline)]
@@ -298,8 +299,17 @@ def _floors(before: Controls, after: Controls) -> dict[_Place, float]:
     return {place: ratio * known[1][place] for place, ratio in known[0].items() if place in known[1]}
 
 
-def _blocked(checked: Sequence[Controls], asked: Sequence[str]) -> str:
+def _count_rounds(seen: Observations, checked: Controls) -> int:
+    """Return how many rounds of a run count, control rounds left out."""
+    counted = Grouped(seen, counted_rounds(seen, checked)).rows() & ~seen.in_control_rounds()
+    return len(np.unique(seen.round[counted]))
+
+
+def _blocked(checked: Sequence[Controls], asked: Sequence[str], rounds: Sequence[int]) -> str:
     """Say why nothing may be called, whatever the figures; empty where it may."""
+    few = because.few_rounds(min(rounds))
+    if few:
+        return f"a run is short: {few}"
     void = [why for run in checked for why in run.void]
     if void:
         return f"a run is void: {void[0]}"

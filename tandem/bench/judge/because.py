@@ -12,7 +12,7 @@ import numpy as np
 
 from tandem.bench.columns import Whole
 from tandem.bench.judge.form import Controls, Ratio
-from tandem.bench.judge.interval import FEWEST_PROMPTS
+from tandem.bench.judge.interval import FEWEST_PROMPTS, FEWEST_ROUNDS
 from tandem.bench.judge.pairs import JUDGED, Grouped
 from tandem.bench.judge.power import MOST_PROMPTS, MOST_ROUNDS
 from tandem.bench.judge.words import number
@@ -80,10 +80,18 @@ def void(controls: Controls) -> str:
     return f"void: {controls.void[0]}" if controls.void else ""
 
 
-def called(speed_up: Ratio, adjusted_p: float, cells: int, floor: float | None) -> str:
+def few_rounds(rounds: int) -> str:
+    """Return why nothing is said of so few rounds; empty where they are enough, and where there is none at all."""
+    if not 0 < rounds < FEWEST_ROUNDS:
+        return ""
+    many = "1 round" if rounds == 1 else f"{rounds} rounds"
+    return f"{many} cannot tell a difference from noise that outlasts a turn: {FEWEST_ROUNDS} can (--rounds)"
+
+
+def called(speed_up: Ratio, adjusted_p: float, tests: int, floor: float | None) -> str:
     """Return why a cell is faster or slower."""
     beyond = "no noise floor" if floor is None else f"beyond the noise floor of {ratio(floor)}"
-    return f"speed-up {_with_interval(speed_up)}; {_chance(adjusted_p, cells)}; {beyond}"
+    return f"speed-up {_with_interval(speed_up)}; {_chance(adjusted_p, tests)}; {beyond}"
 
 
 def same(speed_up: Ratio, margin: float) -> str:
@@ -91,7 +99,7 @@ def same(speed_up: Ratio, margin: float) -> str:
     return f"the whole interval, {_ends(speed_up)}, lies inside the margin of {100 * margin:g} %"
 
 
-def undecided(speed_up: Ratio, adjusted_p: float, cells: int, floor: float | None, *, told: bool) -> str:
+def undecided(speed_up: Ratio, adjusted_p: float, tests: int, floor: float | None, *, told: bool) -> str:
     """Return why an estimate is no evidence; `told`: chance is ruled out, so it is the noise floor that is not."""
     if told and floor is not None:
         return f"speed-up {_with_interval(speed_up)} is within the noise floor of {ratio(floor)}"
@@ -99,7 +107,7 @@ def undecided(speed_up: Ratio, adjusted_p: float, cells: int, floor: float | Non
     if low <= 1 <= high:
         wide = f"the interval, {_ends(speed_up)}, holds 1 and reaches beyond the margin"
     else:
-        wide = f"speed-up {_with_interval(speed_up)} may be chance: {_chance(adjusted_p, cells)}"
+        wide = f"speed-up {_with_interval(speed_up)} may be chance: {_chance(adjusted_p, tests)}"
     if floor is None:
         return f"{wide}; no noise floor"
     below = 1 / floor <= speed_up.value <= floor
@@ -130,9 +138,9 @@ def _ends(speed_up: Ratio) -> str:
     return f"{ratio(speed_up.low)} to {ratio(speed_up.high)}"
 
 
-def _chance(adjusted_p: float, cells: int) -> str:
+def _chance(adjusted_p: float, tests: int) -> str:
     p = f"below {_SMALL}" if adjusted_p < _SMALL else f"{adjusted_p:.2g}"
-    return f"p {p} among {cells} cells" if cells > 1 else f"p {p}"
+    return f"p {p} among {tests} tests" if tests > 1 else f"p {p}"
 
 
 def _prompts(prompts: int) -> str:

@@ -3,8 +3,9 @@
 Invariant: `faster` and `slower` are said only of what chance does not explain with every cell of the report taken into
 account (Holm 1979, Scandinavian Journal of Statistics 6, 65), and only beyond what the baseline differs from itself;
 `same` only where the whole interval lies inside the margin; nothing is said of survivors, nor where neither arm gives
-text. So at a true speed-up of 1 no more than 1 - level of whole reports say faster or slower anywhere. A cell that
-cannot be judged says why.
+text, nor of fewer than FEWEST_ROUNDS rounds. So at a true speed-up of 1 no more than 1 - level of whole reports say
+faster or slower anywhere. Of E2E the mean and the 90th percentile are tested too: where the median is faster and one of
+these slower, the cell is `mixed`. A cell that cannot be judged says why.
 """
 
 from __future__ import annotations
@@ -18,15 +19,25 @@ import numpy as np
 
 from tandem.bench.columns import Mask
 from tandem.bench.judge import because, survivors
-from tandem.bench.judge.form import Cell, Controls, Load, Ratio, Word
-from tandem.bench.judge.interval import LEVEL, Estimate, estimate
+from tandem.bench.judge.form import Cell, Controls, Evidence, Load, Ratio, TailSpeedUp, Word
+from tandem.bench.judge.interval import (
+    FEWEST_STARTS,
+    LEVEL,
+    Estimate,
+    RoundNoise,
+    estimate,
+    pool_round_noise,
+)
 from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.judge.pairs import JUDGED, Grouped, Pairs
 from tandem.bench.judge.power import Asked, detectable, prompts_to_decide, rounds_to_decide, spread
+from tandem.bench.judge.ratio import exp, make_ratio
+from tandem.bench.judge.tails import TailEstimate, TailVerdict, WordLimits, estimate_tails, pool_tails, weigh_tails
 from tandem.bench.judge.worth import worthless
 from tandem.bench.quantiles import Values
 
-_LARGEST = 700.0  # a log-ratio whose exp is still a number
+TAILED = "e2e_ms"
+"""The metric whose mean and 90th percentile are judged beside its median: what a user waits for."""
 
 
 def cells(seen: Observations, controls: Controls, *, margin: float, level: float = LEVEL) -> tuple[Cell, ...]:
@@ -74,9 +85,12 @@ class _Measured:
     metric: str
     pairs: Pairs
     starts: int | None
+    evidence: Evidence
     floor: float | None
     barred: str
     found: Estimate | None
+    noise: RoundNoise
+    tails: tuple[TailEstimate, ...]
     absent: str
 
     @property
@@ -87,19 +101,36 @@ class _Measured:
 def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) -> Iterator[_Measured]:
     seen, baseline = grouped.seen, grouped.seen.baseline
     floors = {(one.class_, one.load, one.metric): one.ratio for one in controls.floors if not math.isnan(one.ratio)}
-    failures, starts = survivors.count(grouped, baseline, variant), _starts(grouped, variant)
+    failures = survivors.count(grouped, baseline, variant)
+    starts_of_baseline, starts = _starts(grouped, baseline), _starts(grouped, variant)
     void = because.void(controls) or worthless(grouped, baseline, variant)
     tallies = because.tally(grouped, baseline), because.tally(grouped, variant)
-    for cell in np.unique(grouped.cells()).tolist():
+    places = np.unique(grouped.cells()).tolist()
+    pairs_of = {
+        (place, metric): grouped.pairs(
+            baseline=baseline, variant=variant, class_=place // len(seen.loads), load=place % len(seen.loads),
+            metric=metric,
+        )
+        for place in places for metric in JUDGED
+    }  # fmt: skip
+    noise = {metric: pool_round_noise(pairs_of[place, metric].by_round for place in places) for metric in JUDGED}
+    for cell in places:
         class_, load = divmod(cell, len(seen.loads))
         for metric in JUDGED:
-            pairs = grouped.pairs(baseline=baseline, variant=variant, class_=class_, load=load, metric=metric)
-            found = estimate(pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, level=level)
+            pairs = pairs_of[cell, metric]
+            found = estimate(
+                pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise[metric], level=level
+            )
             floor = floors.get((seen.classes[class_], seen.loads[load], metric))
+            fewest_starts = min(starts_of_baseline[cell] or 0, starts[cell] or 0)
+            crossed = found is not None and found.starts > 0 and fewest_starts >= FEWEST_STARTS
             yield _Measured(
                 baseline=baseline, variant=variant, class_=seen.classes[class_], load=seen.loads[load], metric=metric,
-                pairs=pairs, starts=starts[cell], floor=None if floor is None else max(floor, 1.0),
-                barred=void or failures.barred(cell, baseline, variant), found=found,
+                pairs=pairs, starts=starts[cell], evidence="across-starts" if crossed else "one-start",
+                floor=None if floor is None else max(floor, 1.0),
+                barred=void or failures.barred(cell, baseline, variant) or because.few_rounds(len(pairs.rounds)),
+                found=found, noise=noise[metric], tails=estimate_tails(pairs, found, noise[metric], level)
+                if found is not None and metric == TAILED else (),
                 absent="" if found else because.absent(*tallies, cell, metric, len(pairs.logs)),
             )  # fmt: skip
 
@@ -115,12 +146,17 @@ def _starts(grouped: Grouped, arm: str) -> list[int | None]:
 
 
 class _Judged(NamedTuple):
-    """What an estimate is called with all `cells` that have one taken into account, and what would decide it."""
+    """What an estimate is called with all `tests` of the report taken into account, and what would decide it.
+
+    `opposed` is why the mean or the 90th percentile changed the median's word; empty where they did not.
+    """
 
     word: Word
-    cells: int
+    tests: int
     adjusted_p: float
     told: bool
+    opposed: str
+    tails: tuple[TailSpeedUp, ...]
     detectable: float
     prompts: int | None
     rounds: int | None
@@ -128,7 +164,10 @@ class _Judged(NamedTuple):
 
 def _judged(some: Sequence[_Measured], margin: float, level: float) -> Iterator[_Judged]:
     found = [each.found for each in some if each.found]
-    adjusted = holm(np.array([one.p for one in found]))
+    tails = [tail.estimate for each in some for tail in each.tails]
+    adjusted = holm(np.array([one.p for one in [*found, *tails]]))
+    of_tails = iter(adjusted[len(found) :].tolist())
+    adjusted, tests = adjusted[: len(found)], len(adjusted)
     told = adjusted < 1 - level
     asked = Asked(
         logs=np.array([one.log for one in found]),
@@ -139,20 +178,63 @@ def _judged(some: Sequence[_Measured], margin: float, level: float) -> Iterator[
         level=level,
     )
     least = detectable(np.array([one.se for one in found]), np.array([one.df for one in found]), asked)
-    words = [_word(*one, asked.margin) for one in zip(some, found, told, strict=True)]
-    further = _further(some, words, asked)
-    for place, word in enumerate(words):
-        yield _Judged(word, len(some), float(adjusted[place]), bool(told[place]), _exp(least[place]), *further[place])
+    words = [_word(each, each.found, told=sure, margin=asked.margin) for each, sure in zip(some, told, strict=True)]
+    spoken = [_speak_tails(each, of_tails, asked.margin, level) for each in some]
+    weighed = _weigh(some, words, spoken, asked.margin, level)
+    further = _further(some, [left.word for left in weighed], asked)
+    for place, left in enumerate(weighed):
+        yield _Judged(
+            left.word, tests, float(adjusted[place]), bool(told[place]), left.why, spoken[place], exp(least[place]),
+            *further[place],
+        )  # fmt: skip
 
 
-def _word(each: _Measured, found: Estimate, told: bool, margin: float) -> Word:
-    if each.barred:
+def _word(each: _Measured, found: Estimate | None, *, told: bool, margin: float) -> Word:
+    if each.barred or found is None:
         return "no evidence"
     if -margin <= found.low and found.high <= margin:
         return "same"
     if told and abs(found.log) > each.log_floor:
         return "faster" if found.log > 0 else "slower"
     return "no evidence"
+
+
+def _speak_tails(each: _Measured, adjusted: Iterator[float], margin: float, level: float) -> tuple[TailSpeedUp, ...]:
+    """Return mean and 90th percentile of a cell with what each is called; `adjusted` has the p of the next ones."""
+    return tuple(
+        TailSpeedUp(
+            statistic=tail.statistic, baseline=tail.baseline, measured=tail.measured,
+            speed_up=make_ratio(tail.estimate), adjusted_p=(p := next(adjusted)),
+            verdict=_word(each, tail.estimate, told=p < 1 - level, margin=margin),
+        )
+        for tail in each.tails
+    )  # fmt: skip
+
+
+def _weigh(
+    some: Sequence[_Measured], words: Sequence[Word], spoken: Sequence[Sequence[TailSpeedUp]], margin: float,
+    level: float,
+) -> list[TailVerdict]:  # fmt: skip
+    """Return the words that are left once means and 90th percentiles were looked at."""
+    pooled: dict[tuple[str, Word], tuple[TailEstimate, ...]] = {}
+    for variant, word in {(each.variant, word) for each, word in zip(some, words, strict=True) if each.tails}:
+        if word in {"faster", "slower"}:
+            alike = [
+                each
+                for each in some
+                if each.variant == variant and each.tails and each.found is not None and not each.barred
+                and (each.found.log > 0) == (word == "faster")  # medians that go this way, called or not
+            ]  # fmt: skip
+            pooled[variant, word] = pool_tails([each.pairs for each in alike], alike[0].noise, level)
+    return [
+        weigh_tails(
+            word, each.tails, [tail.verdict for tail in tails], pooled.get((each.variant, word), ()),
+            WordLimits(each.log_floor, margin),
+        )
+        if each.tails
+        else TailVerdict(word, "")
+        for each, word, tails in zip(some, words, spoken, strict=True)
+    ]  # fmt: skip
 
 
 def _further(some: Sequence[_Measured], words: Sequence[Word], asked: Asked) -> list[tuple[int | None, int | None]]:
@@ -174,6 +256,7 @@ def _cell(each: _Measured, judged: _Judged | None, margin: float) -> Cell:
         baseline=_median(pairs.baseline), measured=_median(pairs.measured),
         speed_up=_speed_up(pairs, found), p=found.p if found else None,
         adjusted_p=judged.adjusted_p if judged else None, noise_floor=each.floor,
+        tails=judged.tails if judged else (), evidence=each.evidence,
         verdict=judged.word if judged else "no evidence", why=_why(each, judged, margin),
         detectable=judged.detectable if judged else None,
         more_prompts=judged.prompts if judged else None, more_rounds=judged.rounds if judged else None,
@@ -186,23 +269,21 @@ def _why(each: _Measured, judged: _Judged | None, margin: float) -> str:
         return each.absent
     if each.barred:
         return each.barred
+    if judged.opposed:
+        return f"{judged.opposed}; median {because.called(speed_up, judged.adjusted_p, judged.tests, each.floor)}"
     if judged.word == "same":
         return because.same(speed_up, margin)
     if judged.word != "no evidence":
-        return because.called(speed_up, judged.adjusted_p, judged.cells, each.floor)
-    reason = because.undecided(speed_up, judged.adjusted_p, judged.cells, each.floor, told=judged.told)
+        return because.called(speed_up, judged.adjusted_p, judged.tests, each.floor)
+    reason = because.undecided(speed_up, judged.adjusted_p, judged.tests, each.floor, told=judged.told)
     within = each.found is not None and abs(each.found.log) <= each.log_floor
     return f"{reason}; {because.further(judged.prompts, judged.rounds, within=within)}"
 
 
 def _speed_up(pairs: Pairs, found: Estimate | None) -> Ratio | None:
     if found:
-        return Ratio(value=_exp(found.log), low=_exp(found.low), high=_exp(found.high))
-    return Ratio(value=_exp(float(np.mean(pairs.logs)))) if len(pairs.logs) else None
-
-
-def _exp(log: float) -> float:
-    return math.exp(min(max(float(log), -_LARGEST), _LARGEST))
+        return make_ratio(found)
+    return Ratio(value=exp(float(np.mean(pairs.logs)))) if len(pairs.logs) else None
 
 
 def _median(values: Values) -> float | None:

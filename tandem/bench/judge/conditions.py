@@ -112,22 +112,25 @@ def warm_up(seen: Observations, course: Course) -> Check:
     slower = {name: found for name, found in first.items() if beyond(found, len(first))}
     if unstable or slower:
         said = [f"{name} was not stable when its warm-up was given up" for name in unstable]
-        said += [f"{name} was {changed(found)} in its first round than later" for name, found in slower.items()]
+        said += [
+            f"{name} was {changed(found)} in its first round than later, against {seen.baseline}"
+            for name, found in slower.items()
+        ]
         return Check(name="warm-up", result="caution", sentence="; ".join(said))
     stable = [name for name, said in seen.run.warm_up.items() if said.stable]
     if not stable and not first:
         return Check(
             name="warm-up", result="absent",
-            sentence="no warm-up was asked until it was stable, and no arm was asked 3 prompts in two rounds",
+            sentence="no warm-up was asked until it was stable, and no variant was asked 3 prompts in two rounds",
         )  # fmt: skip
     said = [f"{' and '.join(stable)} stood still before the first record"] if stable else []
-    return Check(name="warm-up", result="passed", sentence="; ".join([*said, *_mildest(first)]))
+    return Check(name="warm-up", result="passed", sentence="; ".join([*said, *_mildest(first, seen.baseline)]))
 
 
-def _mildest(first: Mapping[str, Estimate]) -> Iterator[str]:
+def _mildest(first: Mapping[str, Estimate], baseline: str) -> Iterator[str]:
     if first:
         name, found = max(first.items(), key=lambda item: abs(item[1].log))
-        yield f"{name} was {changed(found)} in its first round than later"
+        yield f"{name} was {changed(found)} in its first round than later, against {baseline}"
 
 
 def placement(seen: Observations) -> Check:
@@ -147,7 +150,7 @@ def placement(seen: Observations) -> Check:
 
 
 def start(seen: Observations) -> Check:
-    """Return whether what restarts differ by is in the intervals."""
+    """Return whether what starts differ by is in the intervals; where it is not, the word itself says so."""
     had = _by_arm(seen, seen.start)
     if not any(had.values()):
         return Check(name="start", result="absent", sentence="no record says which start of its server it met")
@@ -155,8 +158,9 @@ def start(seen: Observations) -> Check:
         f"{arm} was met in {len(codes)} start{'' if len(codes) == 1 else 's'}" for arm, codes in had.items()
     )
     if min(map(len, had.values())) >= FEWEST_STARTS:
-        return Check(name="start", result="passed", sentence=f"{told}: restarts are a factor of the intervals")
-    return Check(name="start", result="caution", sentence=told)
+        return Check(name="start", result="passed", sentence=f"{told}: starts are a factor of the intervals")
+    few = f"{told}: the interval leaves out how starts differ, {FEWEST_STARTS} starts of each arm put it in"
+    return Check(name="start", result="absent", sentence=few)
 
 
 def _by_arm(seen: Observations, codes: Whole) -> dict[str, list[int]]:

@@ -12,7 +12,6 @@ from tandem.bench.judge import conditions
 from tandem.bench.judge.cells import counted_rounds
 from tandem.bench.judge.course import Course, drift, order
 from tandem.bench.judge.form import Check, Controls
-from tandem.bench.judge.interval import FEWEST_STARTS
 from tandem.bench.judge.itself import against_itself
 from tandem.bench.judge.observations import Observations
 from tandem.bench.judge.pairs import Grouped
@@ -20,7 +19,7 @@ from tandem.bench.judge.pairs import Grouped
 _LIMITS = {
     ("baseline against itself", "absent"): "there is no noise floor: a small difference may be noise that no interval "
     "knows of",
-    ("drift", "caution"): "medians depend on when they were taken; speed-ups hold, for the arms took turns",
+    ("drift", "caution"): "the arms drifted apart while the run went on: a later run may find another speed-up",
     ("order", "caution"): "who is asked first matters: of classes that were asked in one order, it is in the speed-up",
     ("warm-up", "caution"): "figures of the first round may be those of a cold server",
     ("client load", "caution"): "rounds in which the client was the bottleneck are in no figure",
@@ -28,7 +27,6 @@ _LIMITS = {
         "placement",
         "caution",
     ): "the interval leaves out how halves differ: swap the servers, and say so with --placement",
-    ("start", "caution"): f"the interval leaves out how restarts differ: {FEWEST_STARTS} starts of each arm put it in",
     ("errors", "caution"): "requests failed, and what failed is in no time",
 }
 """What a verdict leaves out, by check and result."""

@@ -1,14 +1,15 @@
-"""What the time and the order of asking did to one and the same arm: drift, first round, first or second in a pass.
+"""What the time and the order of asking did to a variant against the baseline: drift, first round, place in a pass.
 
-Invariant: a prompt is compared with itself alone, in the same arm, class and load, so neither its length nor the
-arm's speed is in any figure; a prompt is one value. Every figure is a share of e2e_ms, the deciding metric.
+Invariant: a prompt is compared with itself alone, in the same class and load, so its length is in no figure; a prompt
+is one value. What touches both arms alike, such as a machine that warms up, is in no speed-up and so in no figure here.
+Every figure is a share of e2e_ms, the deciding metric.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -86,25 +87,31 @@ class Course:
         )  # fmt: skip
 
     def repeated(self) -> Iterator[tuple[str, Course]]:
-        """Yield each arm that was asked some prompt in several rounds, with these prompts."""
-        for code, name in enumerate(self.arms):
-            mine = self.only(self.arm == code)
-            times = np.unique(mine.unit, return_inverse=True, return_counts=True)
-            mine = mine.only(times[2][times[1]] >= _TWO)
-            if len(mine.log):
-                yield name, mine
+        """Yield each arm but the baseline, its times as a share of the baseline's, of prompts with several rounds."""
+        number = 1 + int(self.round.max(initial=0))
+        base = self.only(self.arm == 0)
+        for code, name in enumerate(self.arms[1:], start=1):
+            other = self.only(self.arm == code)
+            _, mine, theirs = np.intersect1d(
+                base.unit * number + base.round, other.unit * number + other.round, assume_unique=True,
+                return_indices=True,
+            )  # fmt: skip
+            base_rows, rows = base.only(mine), other.only(theirs)
+            ratio = replace(rows, log=rows.log - base_rows.log, at_s=(rows.at_s + base_rows.at_s) / 2)
+            times = np.unique(ratio.unit, return_inverse=True, return_counts=True)
+            ratio = ratio.only(times[2][times[1]] >= _TWO)
+            if len(ratio.log):
+                yield name, ratio
 
 
 def drift(course: Course) -> Check:
-    """Return whether an arm became slower or faster while the run went on."""
+    """Return whether an arm became slower or faster against the baseline while the run went on."""
     found = {name: _drift(arm) for name, arm in course.repeated()}
     known = {name: each for name, each in found.items() if each is not None}
     if not known:
-        return _absent("drift", "no arm was asked 3 prompts in two rounds, so a drift cannot be seen: --rounds 2")
-    return _judged(
-        "drift", known, "from its first round to its last, {arm} became {change}",
-        "; arms take turns, so that a steady drift touches them alike",
-    )  # fmt: skip
+        return _absent("drift", "no variant was asked 3 prompts in two rounds, so a drift cannot be seen: --rounds 2")
+    says = f"from its first round to its last, {{arm}} became {{change}} against {course.arms[0]}"
+    return _judged("drift", known, says, "; the speed-up depends on when it was measured")
 
 
 def _drift(arm: Course) -> Estimate | None:
@@ -119,7 +126,7 @@ def _drift(arm: Course) -> Estimate | None:
 
 
 def first_round(course: Course) -> dict[str, Estimate]:
-    """Return how much slower each arm was in its first round than in its later ones, where it had both."""
+    """Return how much slower each variant was, against the baseline, in its first round than in its later ones."""
     found = {}
     for name, arm in course.repeated():
         first = arm.round == arm.round.min()

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = 2
+SCHEMA = 3
 FILE = "verdict.json"
 CONTROL = "#2"
 """Behind the baseline's name: the same server asked once more, as its own control; no NAME of a server has a #."""
@@ -19,14 +19,32 @@ CONTROL = "#2"
 MARGIN = 0.05
 """A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
 
-Word = Literal["faster", "slower", "same", "no evidence"]
-"""Of one cell. `same`: the interval lies inside the margin."""
+Word = Literal["faster", "slower", "same", "mixed", "no evidence"]
+"""Of one cell. `same`: the interval lies inside the margin. `mixed`: of E2E, the median says one thing and the mean or
+the 90th percentile another."""
+
+Finding = Literal["faster", "slower", "same", "mixed", "no evidence", "not comparable", "void"]
+"""Of a variant, without its reservations. `mixed`: some classes faster, some slower, or a class that is mixed.
+`not comparable`: an arm failed requests that the other answered, so only survivors could be compared. `void`: a control
+failed, so nothing is concluded."""
+
+Evidence = Literal["one-start", "across-starts"]
+"""What a word holds for. `one-start`: for the starts of the servers that were measured; what starts differ by is in no
+interval. `across-starts`: for the servers whenever they are started."""
+
+OutputFinding = Literal["the same", "not shown", "not the same"]
+"""Whether the variant gives the baseline's output. `not shown`: nothing compared shows it."""
 
 Overall = Literal[
-    "faster", "slower", "same", "mixed", "no evidence", "faster but not the same output", "not comparable", "void"
-]
-"""Of a variant. `mixed`: some classes faster, some slower. `not comparable`: an arm failed requests that the other
-answered, so only survivors could be compared. `void`: a control failed, so nothing is concluded."""
+    "faster", "faster, output not shown to be the same", "faster but not the same output", "slower", "same", "mixed",
+    "faster within one start", "faster within one start, output not shown to be the same",
+    "faster within one start but not the same output", "slower within one start", "same within one start",
+    "mixed within one start", "no evidence", "not comparable", "void",
+]  # fmt: skip
+"""Of a variant: the finding with its reservations."""
+
+TailName = Literal["mean", "p90"]
+"""What is judged of E2E beside its median."""
 
 
 class Ratio(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +62,25 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     rate_per_s: float | None = None
 
 
+class TailSpeedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """The mean or the 90th percentile of E2E of a cell, over requests, every prompt counted alike.
+
+    Args:
+        statistic: which.
+        baseline, measured: of the baseline's and of the variant's requests, in the metric's unit.
+        speed_up: baseline / measured, with its interval.
+        adjusted_p: of the test that the speed-up is 1, with every test of the report taken into account.
+        verdict: what may be said of it alone.
+    """
+
+    statistic: TailName
+    baseline: float
+    measured: float
+    speed_up: Ratio
+    adjusted_p: float
+    verdict: Word
+
+
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
     """One metric of one variant in one class at one load.
 
@@ -57,8 +94,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         starts: distinct starts of the variant's server that the figures come from; None where nobody recorded them.
         baseline, measured: medians over prompts of each prompt's median, in the metric's unit; of baseline and variant.
         speed_up: geometric mean over prompts, with its interval.
-        p, adjusted_p: of the test that the speed-up is 1; alone, and with every cell of the report taken into account.
+        p, adjusted_p: of the test that the speed-up is 1; alone, and with every test of the report taken into account.
         noise_floor: a speed-up nearer to 1 than this ratio (above 1) is never called; None without a control.
+        tails: mean and 90th percentile, of `e2e_ms` alone; empty without an interval.
+        evidence: what the verdict holds for.
         verdict: what may be said.
         why: why it is this verdict, for a person.
         detectable: the smallest speed-up (above 1) that so many prompts would find four times out of five.
@@ -79,6 +118,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     p: float | None = None
     adjusted_p: float | None = None
     noise_floor: float | None = None
+    tails: tuple[TailSpeedUp, ...] = ()
+    evidence: Evidence = "one-start"
     verdict: Word
     why: str
     detectable: float | None = None
@@ -91,20 +132,27 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         variant: its arm.
-        verdict: in a word or a few.
+        verdict: in a word or a few, with its reservations.
+        finding: the verdict without them.
+        evidence: `across-starts` where every judged class has 6 starts of each arm or more.
+        output: whether the outputs are shown to be the same.
         sentence: for a manager.
         reasons: what limits it, most important first: controls, errors, output, what intervals leave out.
-        faster, slower, same, undecided: classes at loads, as `class at concurrency 4`, by the deciding metric.
+        faster, slower, same, mixed, undecided: classes at loads, as `class at concurrency 4`, by the deciding metric.
         metric: the deciding metric.
     """
 
     variant: str
     verdict: Overall
+    finding: Finding
+    evidence: Evidence
+    output: OutputFinding
     sentence: str
     reasons: tuple[str, ...] = ()
     faster: tuple[str, ...] = ()
     slower: tuple[str, ...] = ()
     same: tuple[str, ...] = ()
+    mixed: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     metric: str
 

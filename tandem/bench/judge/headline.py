@@ -3,7 +3,8 @@
 Invariant: the first that holds: a failed control makes it void; failures that the other arm did not have make it not
 comparable; only then do the cells decide, by the time that a user waits (DECIDING). An arm whose output is not the
 baseline's is never called faster without that in the same breath, and equal times of answers of other lengths are not
-called the same.
+called the same. What was measured within one start of the servers is called so. What each word rests on:
+docs/bench.md#the-verdict.
 """
 
 from __future__ import annotations
@@ -11,13 +12,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 
 from tandem.bench.columns import Whole
-from tandem.bench.judge import said, survivors
+from tandem.bench.judge import because, said, survivors
 from tandem.bench.judge.cells import counted_rounds
-from tandem.bench.judge.form import Cell, Controls, Equality, Headline, Load, Overall, Ratio, Share, Word
+from tandem.bench.judge.form import (
+    Cell,
+    Controls,
+    Equality,
+    Evidence,
+    Finding,
+    Headline,
+    Load,
+    OutputFinding,
+    Overall,
+    Ratio,
+    Share,
+    Word,
+)
 from tandem.bench.judge.interval import FEWEST_STARTS, LEVEL, estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.judge.pairs import Grouped
@@ -33,6 +48,12 @@ BESIDE = "tpot_ms"
 """What is said beside where answers are of other lengths: it does not grow with them."""
 
 _LENGTH = "completion_tokens"
+_WORDS: tuple[Word, ...] = ("faster", "slower", "same", "mixed", "no evidence")
+_UNRESERVED = ("no evidence", "not comparable", "void")
+_OUTPUTS: Mapping[OutputFinding, str] = {
+    "the same": "", "not shown": ", output not shown to be the same", "not the same": " but not the same output",
+}  # fmt: skip
+_STARTS_HELP = f"{FEWEST_STARTS} starts of each arm put it in"
 _Place = tuple[str, Load]
 
 
@@ -98,6 +119,20 @@ class _Case:
         return "no evidence" if cell.verdict == "same" and _place(cell) in self.lengths else cell.verdict
 
     @cached_property
+    def evidence(self) -> Evidence:
+        """What the verdict holds for: across starts where that is so in every class that is judged."""
+        judged = [cell.evidence for cell in self.deciding if cell.p is not None]
+        return "across-starts" if judged and set(judged) == {"across-starts"} else "one-start"
+
+    @cached_property
+    def output(self) -> OutputFinding:
+        """Whether the variant's outputs are shown to be the baseline's."""
+        if self.altered:
+            return "not the same"
+        shown = self.equality is not None and self.equality.result == "the same"
+        return "the same" if shown else "not shown"
+
+    @cached_property
     def compared(self) -> Mapping[_Place, Ratio]:
         """Tokens of the variant's answers as a ratio of the baseline's, where servers counted them."""
         judged = [cell for cell in self.deciding if cell.p is not None]
@@ -157,17 +192,26 @@ def _apart(ratio: Ratio, margin: float) -> bool:
 
 
 def _headline(case: _Case) -> Headline:
-    overall = _overall(case)
-    judged = overall != "void"
-    faster, slower, same, open_ = (
-        tuple(said.label(cell) for cell in case.of(word)) if judged else ()
-        for word in ("faster", "slower", "same", "no evidence")
+    finding = _find(case)
+    judged = finding != "void"
+    faster, slower, same, mixed, open_ = (
+        tuple(said.label(cell) for cell in case.of(word)) if judged else () for word in _WORDS
     )
     return Headline(
-        variant=case.variant, verdict=overall, sentence=_sentence(case, overall),
-        reasons=_ended(_reasons(case, overall)), faster=faster, slower=slower, same=same,
+        variant=case.variant, verdict=word_verdict(finding, case.evidence, case.output), finding=finding,
+        evidence=case.evidence, output=case.output, sentence=_sentence(case, finding),
+        reasons=_ended(_reasons(case, finding)), faster=faster, slower=slower, same=same, mixed=mixed,
         undecided=open_, metric=DECIDING,
     )  # fmt: skip
+
+
+def word_verdict(finding: Finding, evidence: Evidence, output: OutputFinding) -> Overall:
+    """Return a finding with its reservations."""
+    if finding in _UNRESERVED:
+        return cast("Overall", finding)
+    start = "" if evidence == "across-starts" else " within one start"
+    told = _OUTPUTS[output] if finding == "faster" else ""
+    return cast("Overall", f"{finding}{start}{told}")
 
 
 def _ended(reasons: Iterator[str]) -> tuple[str, ...]:
@@ -175,37 +219,58 @@ def _ended(reasons: Iterator[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{reason.rstrip('.')}." for reason in reasons))
 
 
-def _overall(case: _Case) -> Overall:
+def _find(case: _Case) -> Finding:
     if case.controls.void:
         return "void"
     if case.failures.differ:
         return "not comparable"
-    if case.of("faster") and case.of("slower"):
+    if case.of("mixed") or (case.of("faster") and case.of("slower")):
         return "mixed"
     if case.of("faster"):
-        return "faster but not the same output" if case.altered else "faster"
+        return "faster"
     if case.of("slower"):
         return "slower"
     return "same" if case.of("same") and not case.of("no evidence") else "no evidence"
 
 
-def _sentence(case: _Case, overall: Overall) -> str:
-    if overall == "void":
+def _sentence(case: _Case, finding: Finding) -> str:
+    if finding == "void":
         return f"The run is void, so nothing is concluded of {case.variant}: {case.controls.void[0].rstrip('.')}."
-    if overall == "not comparable":
+    if finding == "not comparable":
         counts = case.failures.sentence(case.baseline, case.variant)
         return f"{case.variant} cannot be compared with {case.baseline}, only what both answered could: {counts}."
-    parts = [case.of(word) for word in ("faster", "slower", "same", "no evidence")]
-    compared = said.compared(case.variant, case.baseline, parts, case.margin)
-    if overall == "no evidence" and not case.of("same"):
-        return f"{compared}{_nothing(case)}."
-    return f"{compared}{_output(case)}."
+    compared = said.compared(case.variant, case.baseline, [case.of(word) for word in _WORDS], case.margin)
+    if finding == "no evidence" and not case.of("same"):
+        return f"{compared}{_nothing(case)}{_refused(case)}."
+    start = "Within one start of each server, " if case.evidence == "one-start" and finding != "no evidence" else ""
+    return f"{start}{compared}{_OUTPUT_SENTENCES[case.output]}{_refused(case)}."
+
+
+def _refused(case: _Case) -> str:
+    """Return how many answers the content check refused, of either arm, as the end of a sentence; empty of none."""
+    if case.worthless or not any(arm.refused for arm in case.broken):
+        return ""
+    counts = [
+        f"{arm.refused} of {arm.checked} answers of {arm.arm}"
+        + (f" ({', '.join(f'{number} {word}' for word, number in arm.words)})" if arm.words else "")
+        for arm in case.broken
+    ]
+    return f"; the content check refused {' and '.join(counts)}"
+
+
+_OUTPUT_SENTENCES: Mapping[OutputFinding, str] = {
+    "the same": "; outputs are the same", "not shown": "; that outputs are the same is not shown",
+    "not the same": ", but its outputs are not the same",
+}  # fmt: skip
 
 
 def _nothing(case: _Case) -> str:
     """Return why no class could be judged at all; empty where some had an estimate."""
     if case.worthless:
         return f": {case.worthless}"
+    few = because.few_rounds(max((cell.rounds for cell in case.deciding), default=0))
+    if few:
+        return f": {few}"
     reasons = {cell.why for cell in case.deciding}
     if not case.deciding:
         return ": the run has no record"
@@ -214,27 +279,15 @@ def _nothing(case: _Case) -> str:
     return f": {'in every class, ' if len(case.deciding) > 1 else ''}{reasons.pop()}"
 
 
-def _output(case: _Case) -> str:
-    if case.altered:
-        return ", but its outputs are not the same"
-    if case.equality is not None and case.equality.result == "the same":
-        return "; outputs are the same"
-    return "; that outputs are the same is not shown"
-
-
-def _reasons(case: _Case, overall: Overall) -> Iterator[str]:
+def _reasons(case: _Case, finding: Finding) -> Iterator[str]:
     """Yield what limits a verdict, most important first."""
     yield from case.controls.void
     if case.failures.variant or case.failures.baseline:
         yield case.failures.sentence(case.baseline, case.variant)
-    said = case.worthless or (case.equality is not None and "content check" in case.equality.sentence)
-    if not said and any(one.refused for one in case.broken):
-        told = ", ".join(f"{one.refused} of {one.checked} answers of {one.arm}" for one in case.broken)
-        yield f"the content check refused {told}"
     yield from _of_output(case)
     yield from case.controls.cautions
     yield from _of_absent(case)
-    if overall not in {"void", "not comparable"} and not case.worthless:
+    if finding not in {"void", "not comparable"} and not case.worthless:
         yield from _of_open(case)
 
 
@@ -266,7 +319,7 @@ def _of_absent(case: _Case) -> Iterator[str]:
         yield "no noise floor: the baseline was not asked against itself"
     for known, fewest, name, differ in (
         (_known(case, case.seen.placement), 2, "placement", "the halves of a host differ"),
-        (_known(case, case.seen.start), FEWEST_STARTS, "start", "restarts of a server differ"),
+        (_known(case, case.seen.start), FEWEST_STARTS, "start", f"starts of a server differ; {_STARTS_HELP}"),
     ):
         if known < fewest and name not in done:
             number_of = f"{known} {name}{'' if known == 1 else 's'}" if known else f"no {name} is recorded"

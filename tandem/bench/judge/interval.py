@@ -9,31 +9,34 @@ at which a normal with that smaller spread has Student's quantile (Hesterberg 20
 section 4.2). Beyond TAIL, where few resamples or few prompts say nothing, the curve goes on as Student's does: levels
 adjusted for thousands of cells need it, and so do three prompts, whose means have ten values in all.
 
-Prompts are not the only chance. A disturbance of the machine that outlasts a turn is met by every prompt of a round:
-from FEWEST_ROUNDS rounds on, what the rounds' means differ by beyond chance is added to the variance, and two servers
-that are equal but for it keep an interval that holds. From FEWEST_STARTS starts of the servers on, prompts and starts
-are crossed: every prompt meets every start, and the variance is that of the two-way layout with random rows and
-columns. Both sums have Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2, 110).
+Prompts are not the only chance. A disturbance of one server that outlasts a turn is met by every prompt of a round:
+from FEWEST_ROUNDS rounds on, what the rounds' means differ by beyond chance is added to the variance. Four rounds of
+one class tell little of that, so it is pooled over the classes of the report (`pool_round_noise`), which the same
+servers answered. From FEWEST_STARTS starts of the servers on, prompts and starts are crossed: every prompt meets every
+start, and the variance is that of the two-way layout with random rows and columns. All sums have Satterthwaite's
+degrees of freedom (1946, Biometrics Bulletin 2, 110).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from scipy import special
 
+from tandem.bench import schedule
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.quantiles import Values
 
 FEWEST_PROMPTS = 3
 """Fewer have no spread worth the name."""
 
-FEWEST_ROUNDS = 3
-"""Rounds from which on it is estimated what all prompts of one share; two would make every interval endless."""
+FEWEST_ROUNDS = schedule.FEWEST_ROUNDS
+"""Rounds from which on it is estimated what all prompts of one share, and from which on a difference is called."""
 
 FEWEST_STARTS = 6
 """Starts of an arm from which on their spread is estimated, with what swapped placements take from its freedom."""
@@ -50,6 +53,16 @@ _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
 
 
+class RoundNoise(NamedTuple):
+    """What all prompts of a round share: the variance of a log-ratio by it, and the degrees of freedom of that."""
+
+    variance: float
+    df: float
+
+
+NO_NOISE = RoundNoise(0.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A mean log-ratio and how sure it is.
@@ -60,15 +73,19 @@ class Estimate:
         low, high: ends of the interval at the level asked for.
         p: of the test that it is 0, two-sided.
         bends: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is Student's.
+        shared: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower it.
+        starts: how many starts of the servers are a factor of the interval; 0 where it leaves out how starts differ.
     """
 
     log: float
     se: float
     df: float
-    low: float
-    high: float
-    p: float
+    low: float = math.nan
+    high: float = math.nan
+    p: float = math.nan
     bends: Values = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    shared: RoundNoise = NO_NOISE
+    starts: int = 0
 
 
 def estimate(  # noqa: PLR0913 - the signature is a sentence: values, what they are crossed with, how to answer
@@ -77,6 +94,7 @@ def estimate(  # noqa: PLR0913 - the signature is a sentence: values, what they 
     starts: Whole | None = None,
     *,
     placements: Whole | None = None,
+    noise: RoundNoise = NO_NOISE,
     level: float = LEVEL,
     seed: int = 0,
 ) -> Estimate | None:
@@ -91,6 +109,7 @@ def estimate(  # noqa: PLR0913 - the signature is a sentence: values, what they 
         starts: code of the pair of starts of each round, -1 where unknown. Shapes: (rounds,).
         placements: code of the placement of each round, -1 where unknown: an effect that swapping takes out, so it
             is taken out of the starts' spread too. Shapes: (rounds,).
+        noise: of a round, as `pool_round_noise` has it from all classes. Starts that are a factor have it in them.
         level: of low and high.
         seed: of the resampling.
     """
@@ -101,7 +120,38 @@ def estimate(  # noqa: PLR0913 - the signature is a sentence: values, what they 
         layout = _layout(by_round[known], starts, placements)
         if layout is not None:
             return _crossed(layout, level)
-    return _of_prompts(logs[known], by_round[known] if by_round is not None else None, level, seed)
+    shared = _share_rounds(by_round[known], noise) if by_round is not None else NO_NOISE
+    return _of_prompts(logs[known], shared, level, seed)
+
+
+def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
+    """Return what rounds share, pooled over the classes of a report.
+
+    Args:
+        layouts: log-ratios of each class, NaN where absent. Shapes: (prompts, rounds).
+    """
+    classes = [noise for by_round in layouts if (noise := _measure_round_noise(by_round)) is not None]
+    df = sum(noise.df for noise, _ in classes)
+    if not df:
+        return NO_NOISE
+    return RoundNoise(max(sum(noise.variance * noise.df for noise, _ in classes) / df, 0.0), df)
+
+
+def resample_prompts(count: int, seed: int = 0) -> Values:
+    """Return the weight of each prompt in each resample of `count` prompts, as `estimate` draws them.
+
+    Shapes: (resamples, count).
+    """
+    return _resampling(count, seed).weights
+
+
+def combine_parts(log: float, own: RoundNoise, shared: RoundNoise, level: float) -> Estimate:
+    """Return an estimate whose variance is the sum of two, each with its degrees of freedom; Student's interval."""
+    variance = own.variance + shared.variance
+    if variance < _NO_WIDTH**2:
+        return _without_width(log, own.df)
+    df = variance**2 / (own.variance**2 / own.df + shared.variance**2 / shared.df)
+    return _answered(Estimate(log, math.sqrt(variance), df, shared=shared), level)
 
 
 def interval_at(found: Estimate, level: float) -> tuple[float, float]:
@@ -112,34 +162,45 @@ def interval_at(found: Estimate, level: float) -> tuple[float, float]:
     return found.log + found.se * _bend(found.bends, -quantile), found.log + found.se * _bend(found.bends, quantile)
 
 
-def _of_prompts(logs: Values, by_round: Values | None, level: float, seed: int) -> Estimate:
+def _of_prompts(logs: Values, shared: RoundNoise, level: float, seed: int) -> Estimate:
     count, mean = len(logs), float(np.mean(logs))
     se = float(np.std(logs, ddof=1)) / math.sqrt(count)
-    shared, df_shared = _of_rounds(by_round) if by_round is not None else (0.0, 1)
-    variance = se**2 + shared
+    variance = se**2 + shared.variance
     if variance < _NO_WIDTH**2:
         return _without_width(mean, count - 1.0)
     bends = _resampled(logs, seed) if se >= _NO_WIDTH else _GRID
     kept = (se**2 / variance) ** 1.5  # a mean's skewness, once something without any is added to it
-    df = min(variance**2 / (se**4 / (count - 1) + shared**2 / df_shared), count - 1.0)
-    return _answered(mean, math.sqrt(variance), df, level, _GRID + kept * (bends - _GRID))
+    df = variance**2 / (se**4 / (count - 1) + shared.variance**2 / shared.df)
+    bends = _GRID + kept * (bends - _GRID)
+    return _answered(Estimate(mean, math.sqrt(variance), df, bends=bends, shared=shared), level)
 
 
-def _of_rounds(by_round: Values) -> tuple[float, int]:
-    """Return what rounds add to the variance of the mean, and its degrees of freedom.
+def _share_rounds(by_round: Values, pooled: RoundNoise) -> RoundNoise:
+    """Return what rounds add to the variance of a class's mean, and its degrees of freedom.
 
-    It is 0 where too little was asked to tell, and where the rounds' means differ by no more than an F test at
-    _ROUNDS_LEVEL allows to chance: added always, it would make intervals too wide where rounds are alike.
+    It is the noise of all classes, or the class's own where that is larger and an F test at _ROUNDS_LEVEL says that
+    chance does not explain it: the own one has few degrees of freedom, and taken always it would make intervals too
+    wide where rounds are alike.
+    """
+    columns = int(np.isfinite(by_round).any(axis=0).sum())
+    own = _measure_round_noise(by_round)
+    noise = own[0] if own is not None and own[1] and own[0].variance > pooled.variance else pooled
+    return RoundNoise(noise.variance / columns, noise.df) if columns else NO_NOISE
+
+
+def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
+    """Return the noise of a class's rounds, below 0 where chance made them alike, and whether chance explains it not.
+
+    None of a class of fewer than FEWEST_PROMPTS prompts or FEWEST_ROUNDS rounds, or with too much absent.
     """
     cells = by_round[:, np.isfinite(by_round).any(axis=0)]
     absent = ~np.isfinite(cells)
     rows, columns = cells.shape
-    if columns < FEWEST_ROUNDS or absent.mean() > _MOST_ABSENT:
-        return 0.0, 1
+    if rows < FEWEST_PROMPTS or columns < FEWEST_ROUNDS or absent.mean() > _MOST_ABSENT:
+        return None
     parts = _parts(_filled(cells, absent), columns - 1, int(absent.sum()))
-    if parts.columns <= parts.rest * float(special.fdtri(columns - 1, parts.df_rest, 1 - _ROUNDS_LEVEL)):
-        return 0.0, 1
-    return (parts.columns - parts.rest) / (rows * columns), columns - 1
+    least = parts.rest * float(special.fdtri(columns - 1, parts.df_rest, 1 - _ROUNDS_LEVEL))
+    return RoundNoise((parts.columns - parts.rest) / rows, columns - 1), parts.columns > least
 
 
 def _resampled(logs: Values, seed: int) -> Values:
@@ -169,11 +230,11 @@ def _resampling(count: int, seed: int) -> _Resampling:
     return _Resampling(weights, below, np.clip(places - below, 0.0, 1.0))
 
 
-def _answered(log: float, se: float, df: float, level: float, bends: Values) -> Estimate:
-    p = 2 * float(special.stdtr(df, -abs(_unbend(bends, -log / se))))
-    bare = Estimate(log, se, df, log, log, p, bends)
+def _answered(bare: Estimate, level: float) -> Estimate:
+    """Return an estimate of which log, se, df and bends are known with its interval and p."""
+    p = 2 * float(special.stdtr(bare.df, -abs(_unbend(bare.bends, -bare.log / bare.se))))
     low, high = interval_at(bare, level)
-    return Estimate(log, se, df, low, high, p, bends)
+    return replace(bare, low=low, high=high, p=p)
 
 
 def _without_width(log: float, df: float) -> Estimate:
@@ -293,7 +354,8 @@ def _crossed(layout: _Layout, level: float) -> Estimate:
     # both hold the residual's share, so it counts twice in their sum; neither alone can be more than the whole
     variance = max(by_prompt + by_start - by_rest, by_prompt, by_start)
     if variance < _NO_WIDTH**2:
-        return _without_width(log, float(min(df_rows, df_columns)))
+        return replace(_without_width(log, float(min(df_rows, df_columns))), starts=columns)
     spread = by_prompt**2 / df_rows + by_start**2 / df_columns + by_rest**2 / parts.df_rest
     df = min(max(variance**2 / spread, min(df_rows, df_columns)), df_rows + df_columns)
-    return _answered(log, math.sqrt(variance), float(df), level, np.empty(0))
+    shared = RoundNoise(max(by_start - by_rest, 0.0), df_columns)
+    return _answered(Estimate(log, math.sqrt(variance), float(df), shared=shared, starts=columns), level)

@@ -21,6 +21,21 @@ JUDGED = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
 """The metrics that have a cell in a verdict; each belongs to one request."""
 
 
+class CellRequests(NamedTuple):
+    """Requests of two arms in one class at one load, to prompts that both answered in the same round.
+
+    Args:
+        prompt: place of the prompt among Pairs.prompts. round: place of the round among Pairs.rounds.
+        arm: 0 for the baseline, 1 for the variant.
+        value: the figure, in the metric's unit.
+    """
+
+    prompt: Whole
+    round: Whole
+    arm: Whole
+    value: Values
+
+
 @dataclass(frozen=True)
 class Pairs:
     """The prompts that both arms answered, in one class at one load, by one metric.
@@ -34,6 +49,7 @@ class Pairs:
             it does not say.
         placements: the same of where the servers ran.
         baseline, measured: the medians, in the metric's unit.
+        requests: what all of it is made of.
     """
 
     prompts: Whole
@@ -44,6 +60,7 @@ class Pairs:
     placements: Whole
     baseline: Values
     measured: Values
+    requests: CellRequests
 
 
 @dataclass(frozen=True)
@@ -152,6 +169,7 @@ class _Table:
     """All pairs of two arms by one metric, cells end to end."""
 
     loads: int
+    rows: _Rows
     prompts: _Prompts
     turns: _Turns
     rounds: _Rounds
@@ -175,6 +193,16 @@ class _Table:
             placements=self.rounds.placements[low:high],
             baseline=self.prompts.baseline[first:last],
             measured=self.prompts.measured[first:last],
+            requests=self._requests(number, self.prompts.prompt[first:last], rounds),
+        )
+
+    def _requests(self, cell: int, prompts: Whole, rounds: Whole) -> CellRequests:
+        first, last = np.searchsorted(self.rows.cell, (cell, cell + 1))
+        return CellRequests(
+            prompt=np.searchsorted(prompts, self.rows.prompt[first:last]),
+            round=np.searchsorted(rounds, self.rows.round[first:last]),
+            arm=self.rows.arm[first:last],
+            value=self.rows.value[first:last],
         )
 
 
@@ -209,7 +237,7 @@ def _table(grouped: Grouped, baseline: str, variant: str, metric: str) -> _Table
     both: Mask = answers.min(axis=1) > 0
     rows = rows.take(both[turns])
     sign = -1.0 if metric in CATALOGUE and CATALOGUE[metric].better == "higher" else 1.0
-    return _Table(len(grouped.seen.loads), _prompts(rows, sign), _turns(rows, sign), _rounds(rows))
+    return _Table(len(grouped.seen.loads), rows, _prompts(rows, sign), _turns(rows, sign), _rounds(rows))
 
 
 def _rows(grouped: Grouped, baseline: str, variant: str, metric: str) -> _Rows:

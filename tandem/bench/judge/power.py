@@ -19,8 +19,7 @@ import numpy as np
 from scipy import special
 
 from tandem.bench.columns import Mask, Whole
-from tandem.bench.judge.interval import FEWEST_STARTS, Estimate
-from tandem.bench.judge.observations import UNKNOWN
+from tandem.bench.judge.interval import Estimate
 from tandem.bench.judge.pairs import Pairs
 from tandem.bench.quantiles import Values
 
@@ -41,7 +40,7 @@ class Spread(NamedTuple):
     Args:
         prompts, rounds: how many there were; `rounds` 0 where they cannot be told apart from prompts.
         between: variance between prompts.
-        starts: variance between starts of the servers; 0 where the interval leaves it out.
+        starts: variance of what the prompts of a round share: starts of the servers, or noise that outlasts a turn.
         rest: variance of one prompt in one round.
     """
 
@@ -61,27 +60,23 @@ def spread(pairs: Pairs, found: Estimate) -> Spread:
     free = int(known.sum()) - prompts - columns + 1
     if columns < 2 or free < 1:  # noqa: PLR2004 - one round has no spread over rounds
         return Spread(prompts, 0, variance * prompts, 0.0, 0.0)
-    residual, of_rounds = _residuals(pairs.by_round, known)
+    residual = _residuals(pairs.by_round, known)
     rest = float((residual[known] ** 2).sum()) / free
-    starts = 0.0
-    if len(set(pairs.starts.tolist()) - {UNKNOWN}) >= FEWEST_STARTS:
-        starts = max(0.0, float(np.var(of_rounds, ddof=1)) - rest / prompts)
+    starts = found.shared.variance * rounds
     between = max(0.0, prompts * (variance - starts / rounds) - rest / rounds)
     total = between / prompts + starts / rounds + rest / (prompts * rounds)
     scale = variance / total if total > 0 else 0.0
     return Spread(prompts, rounds, scale * between, scale * starts, scale * rest)
 
 
-def _residuals(by_round: Values, known: Mask) -> tuple[Values, Values]:
-    """Return what is left when prompts and rounds have taken theirs, and what the rounds took."""
+def _residuals(by_round: Values, known: Mask) -> Values:
+    """Return what is left when prompts and rounds have taken theirs."""
     left = np.where(known, by_round, 0.0)
-    of_rounds = np.zeros(by_round.shape[1])
     for _ in range(1 if known.all() else _SWEEPS):  # once is exact where nothing is absent
         left = np.where(known, left - left.sum(axis=1, keepdims=True) / known.sum(axis=1, keepdims=True), 0.0)
         step = left.sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-        of_rounds += step
         left = np.where(known, left - step, 0.0)
-    return left, of_rounds
+    return left
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,14 @@ _LARGEST = 700.0  # a log-ratio whose exp is still a number
 
 def exp(log: float) -> float:
     """Return the ratio of a log-ratio."""
-    return math.exp(min(max(log, -_LARGEST), _LARGEST))
+    return math.exp(min(max(float(log), -_LARGEST), _LARGEST))
+
+
+def make_ratio(estimate: Estimate) -> Ratio:
+    """Return a mean log-ratio as a ratio with its interval."""
+    return Ratio(value=exp(estimate.log), low=exp(estimate.low), high=exp(estimate.high))
 
 
 def ratio_of(made: Estimate | None) -> Ratio | None:
-    """Return a mean log-ratio as a ratio with its interval; None of None."""
-    return None if made is None else Ratio(value=exp(made.log), low=exp(made.low), high=exp(made.high))
+    """Return the same; None of None."""
+    return None if made is None else make_ratio(made)

@@ -15,6 +15,7 @@ from typing import get_args
 import msgspec
 
 from tandem.bench.judge import form
+from tandem.bench.judge.interval import FEWEST_ROUNDS
 
 PAGE = Path(__file__).parents[3] / "docs" / "verdict.md"
 _HEAD = f"""# verdict.json
@@ -29,8 +30,14 @@ cannot be known is null, and a sentence beside it says why. How each is decided:
 Schema 2 has `simulated`: an older reader would take the figures of simulated servers for those of an accelerator. And
 `claims` is empty where `claims_unasked` says why: an older reader would miss answers.
 
+Schema 3 says how far a word goes. `verdict` of a headline has its reservations in it (`faster within one start`), and
+stands without them in `finding`; `evidence` and `output` say them one by one: a reader that looks for `faster` alone
+would find none. A cell may be `mixed`, `tails` has the mean and 90th percentile of E2E, and fewer than {FEWEST_ROUNDS}
+rounds are never called: an older reader would know neither.
+
 `Word`, of a cell: {", ".join(get_args(form.Word))}.
-`Overall`, of a variant: {", ".join(get_args(form.Overall))}.
+`Finding`, of a variant: {", ".join(get_args(form.Finding))}.
+`Overall`, a finding with its reservations: {"; ".join(get_args(form.Overall))}.
 What they mean: [bench.md](bench.md#the-verdict).
 """
 

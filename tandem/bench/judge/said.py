@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tandem.bench.judge.form import Cell
+from tandem.bench.judge.form import Cell, TailSpeedUp
+from tandem.bench.judge.tails import TAIL_NAMES
 from tandem.bench.judge.words import load, short
 
 MOST = 4  # classes that a sentence names; the rest are counted
@@ -25,14 +26,21 @@ def compared(variant: str, baseline: str, parts: Sequence[Sequence[Cell]], margi
 
     Args:
         variant, baseline: names of arms.
-        parts: cells that are faster, slower, the same and open.
+        parts: cells that are faster, slower, the same, mixed and open.
         margin: within which `the same` lies.
     """
-    *called, same, open_ = parts
+    *called, same, mixed, open_ = parts
     one_load = len({cell.load for part in parts for cell in part}) == 1
     told = [(f"{_prompts(part, one_load=one_load)} {_range(part)} times as fast", "") for part in called if part]
     if same:
         told.append((f"{_prompts(same, one_load=one_load)} as fast", f" (to within {100 * margin:g} %)"))
+    if mixed:
+        tails = [
+            f"{_range([cell.tails[place] for cell in mixed])} by the {name}"
+            for place, name in enumerate(TAIL_NAMES.values())
+        ]
+        by_median = f"{_prompts(mixed, one_load=one_load)} {_range(mixed)} times as fast"
+        told.append((by_median, f" by the median, but {' and '.join(tails)}"))
     if not told:
         return f"There is no evidence whether {short(variant)} is faster or slower than {short(baseline)}"
     (first, aside), *others = told
@@ -57,7 +65,7 @@ def _prompts(cells: Sequence[Cell], *, one_load: bool) -> str:
     return f"{listed([cell.class_ if one_load else f'{cell.class_} ({load(cell.load)})' for cell in cells])} prompts"
 
 
-def _range(cells: Sequence[Cell]) -> str:
+def _range(cells: Sequence[Cell] | Sequence[TailSpeedUp]) -> str:
     known = [cell.speed_up for cell in cells if cell.speed_up]
     ends = [_short(min(one.low or one.value for one in known)), _short(max(one.high or one.value for one in known))]
     return " to ".join(dict.fromkeys(ends))

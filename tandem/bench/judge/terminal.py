@@ -65,7 +65,7 @@ def _voided(verdict: Verdict) -> Iterator[str]:
 
 def _headline(headline: Headline, verdict: Verdict) -> Iterator[str]:
     names = f"{fit(headline.variant, 30).rstrip()} against {fit(verdict.baseline, 30).rstrip()}"
-    yield f"{names}: {headline.verdict.upper()}"
+    yield from _wrapped(f"{names}: {headline.verdict.upper()}", "  ")
     yield from _wrapped(headline.sentence)
     for reason in headline.reasons:
         yield from _wrapped(f"- {reason}", "  ")

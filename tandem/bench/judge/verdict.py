@@ -51,8 +51,19 @@ _WORDS = (
     Definition(
         name="faster, slower",
         unit="",
-        definition="the test that the speed-up is 1 is refuted with all cells of the report taken into account (Holm), "
-        "and the speed-up is beyond the noise floor",
+        definition="the test that the speed-up is 1 is refuted with all tests of the report taken into account (Holm), "
+        "the speed-up is beyond the noise floor, and of E2E neither mean nor 90th percentile goes the other way",
+    ),
+    Definition(
+        name="mixed",
+        unit="",
+        definition="of a class: the median of E2E says one thing, its mean or 90th percentile another; of a variant: "
+        "a class is mixed, or some are faster and some slower",
+    ),
+    Definition(
+        name="within one start",
+        unit="",
+        definition="true of the starts of the servers that were measured; starts differ, and 6 of each arm put that in",
     ),
     Definition(name="same", unit="", definition="the whole interval lies inside the margin"),
     Definition(

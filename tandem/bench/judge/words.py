@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from tandem.bench import shown
-from tandem.bench.judge.form import Acceptance, Cell, Headline, Load, Ratio, Verdict
+from tandem.bench.judge.form import Acceptance, Cell, Headline, Load, Ratio, Verdict, Word
 from tandem.metrics import CATALOGUE, acceptance_position, metric
 
 ABSENT = "-"
@@ -111,16 +111,18 @@ def cells_of(verdict: Verdict, headline: Headline) -> tuple[Cell, ...]:
 def most_telling(cells: Iterable[Cell], most: int) -> tuple[Cell, ...]:
     """Return the cells that say most where there are too many, in their order.
 
-    Those farthest from 1, as many slower ones as faster ones where there are; then `same`, then the undecided.
+    Those farthest from 1, as many mixed and slower ones as faster ones; then `same`, then the undecided.
     """
     every = list(cells)
     if len(every) <= most:
         return tuple(every)
-    by_word: dict[str, list[int]] = {"slower": [], "faster": [], "same": [], "no evidence": []}
+    by_word: dict[Word, list[int]] = {"slower": [], "faster": [], "mixed": [], "same": [], "no evidence": []}
     for place, cell in enumerate(every):
         by_word[cell.verdict].append(place)
-    slower, faster, same, undecided = (sorted(there, key=lambda at: -_far(every[at])) for there in by_word.values())
-    called = [place for pair in zip_longest(slower, faster) for place in pair if place is not None]
+    slower, faster, mixed, same, undecided = (
+        sorted(there, key=lambda at: -_far(every[at])) for there in by_word.values()
+    )
+    called = [place for pair in zip_longest(mixed, slower, faster) for place in pair if place is not None]
     return tuple(every[place] for place in sorted([*called, *same, *undecided][:most]))
 
 

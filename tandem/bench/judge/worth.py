@@ -7,7 +7,7 @@ A refusal or a loop may be how a small model answers, so they are told and bar n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
@@ -21,12 +21,16 @@ NO_TEXT = ("empty", "garbage")
 
 
 class Broken(NamedTuple):
-    """Answers of an arm that were checked, those refused for anything, and those that are no text."""
+    """Answers of an arm that were checked, those refused for anything, and those that are no text.
+
+    `words` counts the refused ones by the content check's word, the most frequent first.
+    """
 
     arm: str
     checked: int
     refused: int
     no_text: int
+    words: tuple[tuple[str, int], ...]
 
     @property
     def mostly(self) -> bool:
@@ -39,13 +43,14 @@ def broken(grouped: Grouped, *arms: str) -> tuple[Broken, ...]:
     seen = grouped.seen
     checked = grouped.rows() & ~seen.failed & (seen.content != UNKNOWN)
 
-    def count(arm: str, words: Sequence[str]) -> int:
-        codes = [code for code, word in enumerate(seen.contents) if word in words]
-        return int((checked & seen.of_arm(arm) & np.isin(seen.content, codes)).sum())
+    def count_words(arm: str) -> Broken:
+        answers = checked & seen.of_arm(arm)
+        counts = np.bincount(seen.content[answers], minlength=len(seen.contents)).tolist()
+        words = Counter({word: n for word, n in zip(seen.contents, counts, strict=True) if n and word in BROKEN})
+        no_text = sum(words[word] for word in NO_TEXT)
+        return Broken(arm, int(answers.sum()), words.total(), no_text, tuple(words.most_common()))
 
-    return tuple(
-        Broken(arm, int((checked & seen.of_arm(arm)).sum()), count(arm, BROKEN), count(arm, NO_TEXT)) for arm in arms
-    )
+    return tuple(map(count_words, arms))
 
 
 def worthless(grouped: Grouped, baseline: str, variant: str) -> str:

@@ -29,10 +29,12 @@ ARMS = 4
 """So many arms are drawn in one chart: the baseline and three variants."""
 
 WORDS: Mapping[Word, str] = {
-    "faster": "var(--faster)", "slower": "var(--slower)", "same": "var(--same)", "no evidence": "var(--none)",
+    "faster": "var(--faster)", "slower": "var(--slower)", "same": "var(--same)",
+    "mixed": "var(--caution-text)", "no evidence": "var(--none)",
 }  # fmt: skip
 SHAPES: Mapping[Word, str] = {
-    "faster": "triangle-right", "slower": "triangle-left", "same": "square", "no evidence": "circle",
+    "faster": "triangle-right", "slower": "triangle-left", "same": "square", "mixed": "diamond",
+    "no evidence": "circle",
 }  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import FILE, Cell, Headline, Load, Verdict
+from tandem.bench.judge.form import FILE, Cell, Headline, Load, TailSpeedUp, Verdict
 from tandem.bench.report.colors import SHAPES, WORDS
 from tandem.bench.report.drawing import FULL, NARROW, Chart, Spec
 from tandem.bench.report.markup import Html, table
@@ -129,9 +129,19 @@ def cells_table(caption: str, cells: Sequence[Cell], verdict: Verdict) -> Html:
 
 
 def all_table(caption: str, cells: Sequence[Cell], verdict: Verdict) -> Html:
-    """Return cells of several metrics."""
+    """Return cells of several metrics, those of E2E with their mean and 90th percentile."""
     heads = ("Class", "Metric", "Load", *_heads(verdict))
-    rows = ((cell.class_, words.short_metric(cell.metric), words.load(cell.load), *_columns(cell)) for cell in cells)
+    rows = (
+        (cell.class_, name, words.load(cell.load), *columns)
+        for cell in cells
+        for name, columns in [
+            (words.short_metric(cell.metric), _columns(cell)),
+            *(
+                (f"{words.short_metric(cell.metric)} {tail.statistic}", _tail_columns(cell, tail))
+                for tail in cell.tails
+            ),
+        ]
+    )
     return table(caption, heads, rows, numbers=range(3, 12), class_="cells")
 
 
@@ -148,6 +158,15 @@ def _columns(cell: Cell) -> tuple[str, ...]:
         _with_unit(cell.measured, cell.metric), words.times(cell.speed_up.value if cell.speed_up else None),
         words.interval(cell.speed_up), words.number(cell.adjusted_p), words.times(cell.noise_floor),
         words.times(cell.detectable), cell.verdict, cell.why,
+    )  # fmt: skip
+
+
+def _tail_columns(cell: Cell, tail: TailSpeedUp) -> tuple[str, ...]:
+    return (
+        f"{cell.prompts:,}", f"{cell.rounds:,}", _with_unit(tail.baseline, cell.metric),
+        _with_unit(tail.measured, cell.metric), words.times(tail.speed_up.value), words.interval(tail.speed_up),
+        words.number(tail.adjusted_p), words.times(cell.noise_floor), words.ABSENT, tail.verdict,
+        "beside the median, over all requests",
     )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from tandem.bench.judge import words
-from tandem.bench.judge.form import Headline, Overall, Verdict
+from tandem.bench.judge.form import Finding, Headline, OutputFinding, Verdict
 from tandem.bench.report.markup import Content, Html, folded, joined, listed, tag
 from tandem.bench.simulation import BAND
 
@@ -26,16 +26,25 @@ class Tone(NamedTuple):
     class_: str
 
 
-TONES: dict[Overall, Tone] = {
+TONES: dict[Finding, Tone] = {
     "faster": Tone("\u25b2", "good"),
     "slower": Tone("\u25bc", "bad"),
     "same": Tone("=", "even"),
     "mixed": Tone("\u25c6", "caution"),
     "no evidence": Tone("?", "open"),
-    "faster but not the same output": Tone("\u2260", "bad"),
     "not comparable": Tone("!", "caution"),
     "void": Tone("\u2715", "bad"),
 }
+_TONES_OF_FASTER: dict[OutputFinding, Tone] = {
+    "the same": TONES["faster"],
+    "not shown": Tone("\u25b2", "caution"),
+    "not the same": Tone("\u2260", "bad"),
+}
+
+
+def find_tone(headline: Headline) -> Tone:
+    """Return how a verdict looks: green is for a faster variant whose output is shown to be the baseline's, alone."""
+    return _TONES_OF_FASTER[headline.output] if headline.finding == "faster" else TONES[headline.finding]
 
 
 def title(verdict: Verdict) -> str:
@@ -67,7 +76,7 @@ def opening(verdict: Verdict) -> Html:
 
 def _void(verdict: Verdict) -> Html | None:
     told = verdict.headlines and all(
-        each.verdict == "void" for each in verdict.headlines
+        each.finding == "void" for each in verdict.headlines
     )  # each says it itself, and why
     if not verdict.controls.void or told:
         return None
@@ -89,7 +98,7 @@ def _nothing(verdict: Verdict) -> Html:
 
 
 def _headline(headline: Headline, verdict: Verdict, *, several: bool) -> Html:
-    tone = TONES[headline.verdict]
+    tone = find_tone(headline)
     badge = tag(
         "span",
         tag("span", tone.sign, aria_hidden="true"),
@@ -164,6 +173,7 @@ def _groups(headline: Headline) -> Html | None:
         ("Faster", headline.faster),
         ("Slower", headline.slower),
         ("Same", headline.same),
+        ("Mixed", headline.mixed),
         ("Undecided", headline.undecided),
     )
     rows = [tag("div", tag("dt", f"{name} ({len(told):,})"), tag("dd", _some(told))) for name, told in groups if told]

@@ -26,13 +26,14 @@ def objects(environment: Environment) -> tuple[str, ...]:
     if delivery.tool == "argocd":
         applications = [f"Application/{name}-{experiment}" for experiment in environment.experiments]
         return (
-            *applications, f"ApplicationSet/{name}", f"Application/{name}-neuron-dra", f"Application/{name}-gitops",
-            f"AppProject/{name}", f"AppProject/{name}-platform",
+            *applications, f"ApplicationSet/{name}", f"Application/{name}-people", f"Application/{name}-neuron-dra",
+            f"Application/{name}-gitops", f"AppProject/{name}", f"AppProject/{name}-people",
+            f"AppProject/{name}-platform",
         )  # fmt: skip
     kustomizations = [f"Kustomization/{experiment}-*" for experiment in environment.experiments]
     return (
-        *kustomizations, f"HelmRelease/{DRIVER}", f"OCIRepository/{DRIVER}", f"Kustomization/{name}-gitops",
-        f"GitRepository/{name}",
+        *kustomizations, f"Kustomization/{name}-people", f"HelmRelease/{DRIVER}", f"OCIRepository/{DRIVER}",
+        f"Kustomization/{name}-gitops", f"GitRepository/{name}",
     )  # fmt: skip
 
 

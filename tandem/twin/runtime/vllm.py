@@ -27,6 +27,7 @@ SPECULATIVE = {
     "vllm-native": {"model", "num_speculative_tokens", "method"},
 }
 NATIVE_METHODS = {"eagle3"}
+EFA_DEVICES = Path("/sys/class/infiniband")  # where the EFA driver lists its devices, as every RDMA driver
 
 
 class RefusedError(Exception):
@@ -142,6 +143,7 @@ def _load_native(
     how: tuple[Knobs, int],
 ) -> str:  # fmt: skip
     """Warm up from the cache root; compile what is missing unless that is forbidden."""
+    _require_efa()
     target, draft = models
     neuron = (options.additional_config or {}).get("neuron_config", {})
     settings = {
@@ -157,3 +159,16 @@ def _load_native(
     compiled = Cache(settings=settings, graphs=graphs).warm_up(*how)
     sys.stdout.write(f"{compiled} graphs compiled, {len(graphs) - compiled} from the cache\n")
     return ""
+
+
+def _require_efa() -> None:
+    """Refuse to start without an EFA device, unless told to look for none; the words are not the plugin's own.
+
+    Source: aws-neuron/aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 3, 2026-08-21.
+
+    Raises:
+        RefusedError: no device, and NEURON_SKIP_EFA_AFFINITY does not excuse it.
+    """
+    skipped = os.environ.get("NEURON_SKIP_EFA_AFFINITY") == "1"
+    if not skipped and not (EFA_DEVICES.is_dir() and any(EFA_DEVICES.iterdir())):
+        raise RefusedError("RuntimeError: no EFA device is there; NEURON_SKIP_EFA_AFFINITY=1 starts without one")

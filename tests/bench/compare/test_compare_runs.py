@@ -35,17 +35,21 @@ def stated(monkeypatch):
     return found
 
 
-def run(day, spec=500.0, base=1000.0, prompts=12, requests=(), arms=("base", "spec"), answers=None, **changes):
-    """Twelve prompts of `repeat`, each arm's time spread over prompts and jittered by a share of 1 %.
+def run(
+    day, spec=500.0, base=1000.0, prompts=12, requests=(), arms=("base", "spec"), answers=None, rounds=4, **changes
+):
+    """Twelve prompts of `repeat` in four rounds, each arm's time spread over prompts and jittered by a share of 1 %.
 
     `answers` has fields of each arm's requests.
     """
     rng = np.random.default_rng(day)
     asked = [
         Asked(
-            arm=arm, prompt=f"p{number}", e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
+            arm=arm, prompt=f"p{number}", round=round_,
+            e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
             **(answers or {}).get(arm, {}),
         )
+        for round_ in range(rounds)
         for arm, ms in zip(arms, (base, spec), strict=True)
         for number in range(prompts)
     ]  # fmt: skip
@@ -86,6 +90,14 @@ def test_without_a_floor_in_one_of_the_runs_nothing_is_called(stated):
     found = compared(run(1), run(2, spec=250.0), margin=0.05)
     assert {one.verdict for one in found.rows} == {"no evidence"}
     assert "--control-rounds" in found.rows[0].why
+
+
+@pytest.mark.parametrize("short", [(3, 4), (4, 3)])
+def test_a_run_of_fewer_than_four_rounds_is_not_called(short):
+    earlier, later = short
+    found = compared(run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05)
+    assert {one.verdict for one in found.rows} == {"no evidence"}
+    assert found.rows[0].why.startswith("a run is short: 3 rounds")
 
 
 def test_a_difference_inside_both_floors_together_is_not_called(stated):
@@ -131,7 +143,7 @@ def test_a_gain_among_the_survivors_of_one_run_is_not_called():
     assert found.speed_up.low > 1.5
     assert found.verdict == "no evidence"
     assert found.why.startswith(
-        "12 of 24 requests of spec in the later run failed, 0 of 12 of base in the later run, so"
+        "12 of 60 requests of spec in the later run failed, 0 of 48 of base in the later run, so"
     )
 
 
@@ -140,7 +152,7 @@ def test_a_gain_among_the_survivors_of_one_run_is_not_called():
 def test_answers_that_the_later_run_breaks_are_not_called_faster(kind, word):
     found = row(run(1), run(2, spec=250.0, answers={"spec": {"content": word}}), kind=kind)
     assert found.verdict == "no evidence"
-    assert "the content check refused 12 of 12 answers of " in found.why
+    assert "the content check refused 48 of 48 answers of " in found.why
 
 
 def test_answers_that_both_runs_break_alike_are_compared():
@@ -189,9 +201,9 @@ def test_lengths_that_nobody_counted_are_said_to_be_unknown():
 
 
 def test_rounds_that_a_control_marked_are_left_out(stated):
-    late = [Asked(arm="spec", prompt=f"p{number}", round=1, e2e_ms=9_000) for number in range(12)]
+    late = [Asked(arm="spec", prompt=f"p{number}", round=7, e2e_ms=9_000) for number in range(12)]
     stated["2026-11-02"] = msgspec.structs.replace(
-        floors(1.01), marked=(MarkedRound(round=1, sentence="the client was busy"),)
+        floors(1.01), marked=(MarkedRound(round=7, sentence="the client was busy"),)
     )
     assert row(run(1), run(2, requests=late)).verdict == "same"
 

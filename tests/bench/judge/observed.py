@@ -17,6 +17,7 @@ import numpy as np
 
 from tandem.bench import manifest
 from tandem.bench.judge.form import Load
+from tandem.bench.judge.interval import FEWEST_ROUNDS
 from tandem.bench.judge.observations import NO_DIGEST, Observations, Prompt, _coded
 
 NOWHERE = Path("made-without-a-folder")
@@ -85,14 +86,17 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
     )
 
 
-def table(stated: Mapping[str, Mapping[str, Sequence[float]]], **same: Any) -> Observations:
-    """One request a number: `{"repeat": {"base": [1000, 900], "spec": [500, 450]}}` has e2e_ms of prompts p0 and p1.
+def table(
+    stated: Mapping[str, Mapping[str, Sequence[float]]], *, rounds: int = FEWEST_ROUNDS, **same: Any
+) -> Observations:
+    """One request a number and round: `{"repeat": {"base": [1000, 900], "spec": [500, 450]}}` is e2e_ms of p0 and p1.
 
     `same` are fields of every request. A NaN leaves the request out.
     """
     arms = tuple(dict.fromkeys(arm for by_arm in stated.values() for arm in by_arm))
     requests = [
-        Asked(arm=arm, class_=class_, prompt=f"{class_}-{index}", e2e_ms=e2e_ms, **same)
+        Asked(arm=arm, class_=class_, prompt=f"{class_}-{index}", e2e_ms=e2e_ms, round=number, **same)
+        for number in range(rounds)
         for class_, by_arm in stated.items()
         for arm, numbers in by_arm.items()
         for index, e2e_ms in enumerate(numbers)
@@ -118,7 +122,7 @@ class Truth:
 
     ratio: Mapping[str, Mapping[str, float]]
     prompts: int = 12
-    rounds: int = 3
+    rounds: int = FEWEST_ROUNDS
     repeats: int = 1
     slots: int = 2
     spread: float = 0.1

@@ -55,7 +55,7 @@ def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
     assert cell.speed_up is not None
     assert cell.speed_up.value == pytest.approx(2.0, rel=0.01)
     assert cell.why.startswith("speed-up 2.00 (")
-    assert cell.why.endswith("p below 0.001 among 4 cells; beyond the noise floor of 1.020")
+    assert cell.why.endswith("p below 0.001 among 6 tests; beyond the noise floor of 1.020")
 
 
 def test_a_variant_of_twice_the_time_is_slower():
@@ -121,7 +121,7 @@ def test_a_wide_interval_is_the_reason_before_the_noise_floor_is():
 
 
 def test_a_difference_alone_is_not_called_when_there_are_many_cells():
-    jitter = (0.85, 0.9, 0.8, 0.97, 0.9, 0.86)
+    jitter = (0.85, 0.89, 0.82, 0.93, 0.88, 0.86)
     classes = {f"c{number}": {"base": STEADY, "spec": list(STEADY[::-1])} for number in range(40)}
     classes["c0"]["spec"] = [ms * by for ms, by in zip(STEADY, jitter, strict=True)]
     alone = one(table({"c0": classes["c0"]}))
@@ -130,7 +130,7 @@ def test_a_difference_alone_is_not_called_when_there_are_many_cells():
     assert among.p == alone.p < 0.05 < among.adjusted_p
     assert among.verdict == "no evidence"
     assert "may be chance: p" in among.why
-    assert "among 160 cells" in among.why
+    assert "among 240 tests" in among.why
 
 
 def test_a_cell_is_called_where_its_adjusted_p_is_below_5_percent_and_nowhere_else():
@@ -150,7 +150,7 @@ def test_cells_of_every_variant_count_as_one_family():
     found = cells(seen, Controls(), margin=MARGIN)
     assert len(found) == 2 * len(JUDGED)
     least = min(found, key=lambda cell: cell.p)
-    assert least.adjusted_p == pytest.approx(min(8 * least.p, 1.0))
+    assert least.adjusted_p == pytest.approx(min(12 * least.p, 1.0))
 
 
 def test_holm_by_hand():
@@ -175,19 +175,23 @@ def test_survivors_are_not_compared():
 def test_rounds_in_which_the_client_was_overloaded_are_left_out():
     rows = [
         Asked(arm=arm, round=number, prompt=f"p{place}", e2e_ms=ms * by * (1 if arm == "base" else factor))
-        for number, factor in ((0, 1.0), (1, 0.1), (7, 0.1))
+        for number, factor in ((0, 1.0), (1, 0.1), (2, 1.0), (3, 1.0), (4, 1.0), (7, 0.1))
         for arm in ("base", "spec")
         for place, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
     ]
     marked = tuple(MarkedRound(round=number, sentence="") for number in (1, 7, 9))
     cell = one(observed(rows), Controls(marked=marked))
-    assert (cell.verdict, cell.rounds) == ("same", 1)
-    nothing = one(observed(rows), Controls(marked=(*marked, MarkedRound(round=0, sentence=""))))
+    assert (cell.verdict, cell.rounds) == ("same", 4)
+    every = tuple(MarkedRound(round=number, sentence="") for number in range(8))
+    nothing = one(observed(rows), Controls(marked=every))
     assert nothing.why == "every round of base is left out: the measuring machine was the bottleneck"
 
 
 def test_a_round_of_any_number_takes_no_more_memory():
-    rows = [Asked(arm=arm, prompt=f"p{n}", round=10**15) for arm in ("base", "spec") for n in range(6)]
+    rows = [
+        Asked(arm=arm, prompt=f"p{n}", round=10**15 + number)
+        for number in range(4) for arm in ("base", "spec") for n in range(6)
+    ]  # fmt: skip
     assert one(observed(rows), Controls(marked=(MarkedRound(round=10**16, sentence=""),))).verdict == "same"
 
 

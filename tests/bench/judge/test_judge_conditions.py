@@ -103,14 +103,14 @@ def test_what_halves_differ_by_is_left_out_unless_they_are_swapped(places, resul
     assert any("how halves differ" in caution for caution in found.cautions) == (result == "caution")
 
 
-@pytest.mark.parametrize(("starts", "result"), [(0, "absent"), (1, "caution"), (5, "caution"), (6, "passed")])
-def test_what_restarts_differ_by_is_left_out_of_fewer_than_six(starts, result):
+@pytest.mark.parametrize(("starts", "result"), [(0, "absent"), (1, "absent"), (5, "absent"), (6, "passed")])
+def test_what_starts_differ_by_is_left_out_of_fewer_than_six(starts, result):
     asked = [request for number in range(max(starts, 1)) for request in both(number)]
     seen = observed([replace(one, start=f"{one.arm}-{one.round}" if starts else None) for one in asked])
     found = controls(seen)
 
     assert check(found, "start").result == result
-    assert any("how restarts differ" in caution for caution in found.cautions) == (result == "caution")
+    assert not any("starts differ" in caution for caution in found.cautions)  # the word says it: within one start
 
 
 def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = None) -> Controls:

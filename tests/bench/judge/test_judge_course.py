@@ -82,6 +82,11 @@ def test_a_drift_inside_the_margin_is_none():
     assert check(asked(lambda at: 0.01 * at.round), "drift").result == "passed"
 
 
+@pytest.mark.parametrize("name", ["drift", "warm-up"])
+def test_what_touches_both_arms_alike_is_no_caution(name):
+    assert check(asked(lambda at: 0.2 * at.round), name).result == "passed"
+
+
 def test_noise_is_no_drift():
     assert check(asked(steady, noise=0.3), "drift").result == "passed"
 
@@ -117,8 +122,8 @@ def test_arms_that_are_asked_at_once_have_no_order():
 
 
 def test_a_cold_first_round_is_a_caution_with_the_arm():
-    found = check(asked(lambda at: 0.3 * (at.round == 0) * (at.arm == "base")), "warm-up")
+    found = check(asked(lambda at: 0.3 * (at.round == 0) * (at.arm == "spec")), "warm-up")
 
     assert found.result == "caution"
-    assert found.sentence.startswith("base was 3")
+    assert found.sentence.startswith("spec was 3")
     assert "% slower" in found.sentence

@@ -12,6 +12,7 @@ from tandem.bench.judge.headline import headlines
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
 JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
+WITHIN = "Within one start of each server, "
 WIDE = (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)
 UNCONTROLLED = Controls()
 
@@ -51,10 +52,10 @@ def lengths(seen, variant=32.0, class_=None):
 def test_the_sentence_says_what_a_manager_asks():
     found = headline(run(repeat=2.1, json=1.9, chat=1.0))
     assert found.sentence == (
-        "spec answers repeat and json prompts 1.9 to 2.1 times as fast as base and chat prompts as fast "
+        f"{WITHIN}spec answers repeat and json prompts 1.9 to 2.1 times as fast as base and chat prompts as fast "
         "(to within 5 %); outputs are the same."
     )
-    assert (found.verdict, found.metric) == ("faster", "e2e_ms")
+    assert (found.finding, found.metric) == ("faster", "e2e_ms")
     assert found.faster == ("repeat at concurrency 4", "json at concurrency 4")
     assert found.same == ("chat at concurrency 4",)
 
@@ -69,7 +70,7 @@ def test_the_sentence_says_what_a_manager_asks():
     ],
 )
 def test_the_word_is_of_all_classes_together(ratios, word):
-    assert headline(run(**ratios)).verdict == word
+    assert headline(run(**ratios)).finding == word
 
 
 def test_one_open_class_keeps_the_rest_from_being_the_same():
@@ -83,7 +84,8 @@ def test_one_open_class_keeps_the_rest_from_being_the_same():
 
 def test_a_mixed_sentence_names_both_ways():
     assert headline(run(a=2.0, b=0.5)).sentence == (
-        "spec answers a prompts 2.0 times as fast as base and b prompts 0.50 times as fast; outputs are the same."
+        f"{WITHIN}spec answers a prompts 2.0 times as fast as base and b prompts 0.50 times as fast; outputs are the "
+        "same."
     )
 
 
@@ -103,7 +105,7 @@ def test_no_cell_of_a_void_run_is_called():
 
 def failing(share, arm="spec"):
     rows = [
-        Asked(arm=one, prompt=f"p{number}", repeat=repeat, e2e_ms=ms * by * (1.0 if one == "base" else 0.5),
+        Asked(arm=one, prompt=f"p{number}", round=repeat, e2e_ms=ms * by * (1.0 if one == "base" else 0.5),
               error="closed" if one == arm and (6 * repeat + number) % 10 < 10 * share else None)
         for one, repeat, (number, (ms, by)) in product(
             ("base", "spec"), range(10), enumerate(zip(STEADY, JITTER, strict=True))
@@ -126,13 +128,13 @@ def test_one_failure_is_told_and_does_not_bar_a_verdict():
     failed[-1] = True
     object.__setattr__(seen, "failed", failed)
     found = headline(seen)
-    assert found.verdict == "faster"
+    assert found.finding == "faster"
     assert "1 of 60 requests of spec failed, 0 of 60 of base." in found.reasons
 
 
 def test_another_output_is_in_the_verdict():
     found = headline(run(a=2.0), equal=(equality("differs"),))
-    assert found.verdict == "faster but not the same output"
+    assert found.verdict == "faster within one start but not the same output"
     assert found.sentence.endswith(", but its outputs are not the same.")
     assert "Outputs: differs." in found.reasons
 
@@ -140,7 +142,7 @@ def test_another_output_is_in_the_verdict():
 @pytest.mark.parametrize("equal", [(), (equality("no evidence"),)])
 def test_equality_that_is_not_shown_is_said(equal):
     found = headline(run(a=2.0), equal=equal)
-    assert found.verdict == "faster"
+    assert found.finding == "faster"
     assert found.sentence.endswith("; that outputs are the same is not shown.")
 
 
@@ -155,7 +157,7 @@ def test_equality_that_is_not_shown_is_said(equal):
 )
 def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(changes):
     found = headline(run(a=2.0), equal=(equality("no evidence", **changes),))
-    assert found.verdict == "faster but not the same output"
+    assert found.verdict == "faster within one start but not the same output"
 
 
 @pytest.mark.parametrize(
@@ -167,12 +169,12 @@ def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(cha
     ],
 )
 def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes):
-    assert headline(run(a=2.0), equal=(equality(**changes),)).verdict == "faster"
+    assert headline(run(a=2.0), equal=(equality(**changes),)).finding == "faster"
 
 
 def test_one_class_of_shorter_answers_is_not_the_same_output():
     found = headline(lengths(run(a=2.0, b=1.0), 32.0, "a"))
-    assert found.verdict == "faster but not the same output"
+    assert found.verdict == "faster within one start but not the same output"
     assert "answers to a prompts are 0.50 times as long; by the time of a token it is 2.29 times as fast (faster)." in (
         found.reasons
     )
@@ -185,15 +187,15 @@ def test_equal_times_of_shorter_answers_are_not_the_same():
 
 def test_longer_answers_do_not_hide_that_a_user_waits_longer():
     found = headline(lengths(run(a=0.5), 128.0))
-    assert found.verdict == "slower"
+    assert found.finding == "slower"
     assert any(reason.startswith("answers to a prompts are 2.00 times as long") for reason in found.reasons)
 
 
 def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
     seen = run(a=2.0)
     shares = np.array([0.7, 1.1, 0.8, 1.05, 0.9, 0.85])
-    tokens = np.where(seen.of_arm("spec"), 64 * np.tile(shares, 2), 64.0)
-    assert headline(with_figures(seen, completion_tokens=tokens)).verdict == "faster"
+    tokens = np.where(seen.of_arm("spec"), 64 * np.tile(shares, 8), 64.0)
+    assert headline(with_figures(seen, completion_tokens=tokens)).finding == "faster"
 
 
 def test_a_range_is_of_intervals_and_not_of_estimates():
@@ -211,18 +213,19 @@ def test_lengths_that_nobody_counted_are_said_to_be_unknown():
 
 def test_loads_are_named_where_there_are_several():
     rows = [
-        Asked(arm=arm, concurrency=load, prompt=f"p{n}", e2e_ms=ms * by / (ratio if arm == "spec" else 1))
-        for load, ratio in ((1, 2.0), (8, 1.0)) for arm in ("base", "spec")
+        Asked(arm=arm, concurrency=load, prompt=f"p{n}", round=number, e2e_ms=ms * by / (ratio if arm == "spec" else 1))
+        for number in range(4) for load, ratio in ((1, 2.0), (8, 1.0)) for arm in ("base", "spec")
         for n, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
     ]  # fmt: skip
     assert headline(observed(rows)).sentence.startswith(
-        "spec answers repeat (concurrency 1) prompts 2.0 times as fast as base and repeat (concurrency 8) prompts"
+        f"{WITHIN}spec answers repeat (concurrency 1) prompts 2.0 times as fast as base and repeat (concurrency 8) "
+        "prompts"
     )
 
 
 def test_many_classes_are_counted_and_not_all_named():
     found = headline(run(**{f"c{number}": 2.0 for number in range(60)}))
-    assert found.sentence.startswith("spec answers c0, c1, c2 and 57 more prompts 2.0 times as fast as base;")
+    assert found.sentence.startswith(f"{WITHIN}spec answers c0, c1, c2 and 57 more prompts 2.0 times as fast as base;")
     assert len(found.faster) == 60
 
 
@@ -230,7 +233,8 @@ def test_what_the_intervals_leave_out_stands_in_the_reasons():
     found = headline(run(a=2.0))
     assert "no noise floor: the baseline was not asked against itself." in found.reasons
     assert "no placement is recorded of spec: the interval leaves out how the halves of a host differ." in found.reasons
-    assert "no start is recorded of spec: the interval leaves out how restarts of a server differ." in found.reasons
+    leaves_out = "the interval leaves out how starts of a server differ; 6 starts of each arm put it in."
+    assert f"no start is recorded of spec: {leaves_out}" in found.reasons
 
 
 def test_what_a_check_says_is_not_said_twice():
@@ -267,4 +271,4 @@ def test_every_variant_has_its_own_headline():
     times = {"base": STEADY, "spec": [ms / 2 for ms in STEADY], "other": [ms * 2 for ms in STEADY]}
     seen = table({"a": times})
     found = headlines(seen, cells(seen, UNCONTROLLED, margin=MARGIN), UNCONTROLLED, (), margin=MARGIN)
-    assert [(one.variant, one.verdict) for one in found] == [("spec", "faster"), ("other", "slower")]
+    assert [(one.variant, one.finding) for one in found] == [("spec", "faster"), ("other", "slower")]

@@ -129,10 +129,11 @@ def test_a_start_that_is_recorded_goes_before_the_page(tmp_path: Path) -> None:
     assert (seen.starts, seen.placements) == (("pod-7",), ("half-0",))
 
 
-def test_a_cut_last_line_is_named_and_no_row(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [1, 20])
+def test_a_cut_last_line_is_named_and_no_row(tmp_path: Path, cut: int) -> None:
     folder = write_run(tmp_path, [record(), record()])
     path = folder / "records.jsonl"
-    path.write_bytes(path.read_bytes()[:-20])
+    path.write_bytes(path.read_bytes()[:-cut])
 
     seen = observe(folder)
 

@@ -57,7 +57,7 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
             arms=arms,
             suites=(load(suite),),
             concurrency=(6,),
-            rounds=2,
+            rounds=4,
             control_rounds=1,
             warm_up=2,
             max_tokens=2 * TOKENS,
@@ -90,12 +90,12 @@ def test_a_known_ratio_is_found(verdict: Verdict, variant: str, ratio: float) ->
 
 @pytest.mark.parametrize(("variant", "said"), [("faster", "faster"), ("slower", "slower")])
 def test_what_is_faster_or_slower_is_called_so(verdict: Verdict, variant: str, said: str) -> None:
-    assert headline(verdict, variant).verdict == said
+    assert headline(verdict, variant).finding == said
 
 
 @pytest.mark.proof  # a machine that runs all tests at once does differ from itself
 def test_an_equal_server_is_neither_faster_nor_slower(verdict: Verdict) -> None:
-    assert headline(verdict, "equal").verdict in {"same", "no evidence"}
+    assert headline(verdict, "equal").finding in {"same", "no evidence"}
 
 
 def test_the_baseline_against_itself_passes(verdict: Verdict) -> None:
@@ -108,7 +108,7 @@ def test_garbage_cannot_win(verdict: Verdict) -> None:
 
     assert found is not None
     assert found.value > 1.5
-    assert headline(verdict, "garbage").verdict == "faster but not the same output"
+    assert headline(verdict, "garbage").verdict == "faster within one start but not the same output"
 
 
 def test_a_server_that_cuts_its_answers_cannot_win(verdict: Verdict) -> None:
@@ -116,7 +116,7 @@ def test_a_server_that_cuts_its_answers_cannot_win(verdict: Verdict) -> None:
 
     assert found is not None
     assert found.value > 1.5
-    assert headline(verdict, "cutting").verdict == "faster but not the same output"
+    assert headline(verdict, "cutting").verdict == "faster within one start but not the same output"
 
 
 def test_a_server_that_fails_requests_cannot_win(verdict: Verdict) -> None:

@@ -71,7 +71,7 @@ def test_arms_that_never_answered_in_one_round_have_no_pair():
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, -math.inf])
 def test_a_time_that_is_no_number_above_0_is_no_figure(bad):
-    seen = table({"repeat": {"base": [100, 200], "spec": [50, 100]}})
+    seen = table({"repeat": {"base": [100, 200], "spec": [50, 100]}}, rounds=1)
     values = seen.figures["e2e_ms"].copy()
     values[3] = bad
     assert len(cell(with_figures(seen, e2e_ms=values)).logs) == 1
@@ -80,6 +80,16 @@ def test_a_time_that_is_no_number_above_0_is_no_figure(bad):
 def test_a_failed_request_is_in_no_pair_though_it_has_a_figure():
     asked = [Asked(arm="base"), Asked(arm="spec", error="closed")]
     assert not len(cell(with_figures(observed(asked), e2e_ms=np.array([100.0, 50.0]))).logs)
+
+
+def test_requests_of_a_pair_name_their_prompt_round_and_arm():
+    requests = cell(table({"repeat": {"base": [100, 200], "spec": [50, 100]}}, rounds=2)).requests
+    rows = sorted(zip(*(column.tolist() for column in requests), strict=True))
+
+    assert rows == [
+        (0, 0, 0, 100), (0, 0, 1, 50), (0, 1, 0, 100), (0, 1, 1, 50),
+        (1, 0, 0, 200), (1, 0, 1, 100), (1, 1, 0, 200), (1, 1, 1, 100),
+    ]  # fmt: skip
 
 
 def test_the_largest_and_smallest_times_of_all_make_no_infinity():

@@ -31,7 +31,7 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
 
 
 def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
-    assert next(lines(verdict)) == "qwen-sd-vllm against qwen-vllm: FASTER"
+    assert next(lines(verdict)) == "qwen-sd-vllm against qwen-vllm: FASTER WITHIN ONE START"
 
 
 def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:

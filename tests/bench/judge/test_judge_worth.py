@@ -14,14 +14,13 @@ EQUAL = Equality(variant="spec", by="characters", result="the same", sentence="A
 
 
 def run(spec, base, of=12):
-    """Twelve prompts, `spec` twice as fast; the content check says `spec` and `base` of the first `of` of each arm."""
-    return observed(
-        [
-            Asked(arm=arm, prompt=f"p{number:02}", e2e_ms=ms + number, content=word if number < of else "ok")
-            for arm, ms, word in (("base", 1000.0, base), ("spec", 500.0, spec))
-            for number in range(12)
-        ]
-    )
+    """Twelve prompts in four rounds, `spec` twice as fast; the content check refuses the first `of` of each arm."""
+    return observed([
+        Asked(arm=arm, prompt=f"p{number:02}", round=round_, e2e_ms=ms + number, content=word if number < of else "ok")
+        for round_ in range(4)
+        for arm, ms, word in (("base", 1000.0, base), ("spec", 500.0, spec))
+        for number in range(12)
+    ])  # fmt: skip
 
 
 def headline(seen):
@@ -34,7 +33,7 @@ def test_a_variant_does_not_win_where_neither_arm_gives_text(word):
     found = headline(run(word, word))
     assert (found.verdict, found.faster) == ("no evidence", ())
     assert found.sentence == (
-        "There is no evidence whether spec is faster or slower than base: 12 of 12 answers of spec and 12 of 12 "
+        "There is no evidence whether spec is faster or slower than base: 48 of 48 answers of spec and 48 of 48 "
         "answers of base are empty or garbage, and a speed is worth nothing where the text is none."
     )
 
@@ -57,8 +56,9 @@ def test_one_arm_with_text_or_unchecked_bars_nothing(spec, base):
 @pytest.mark.parametrize("word", ["loop", "refusal"])
 def test_what_a_small_model_may_say_is_told_and_bars_nothing(word):
     found = headline(run(word, word, 7))
-    assert found.verdict == "faster"
-    assert "the content check refused 7 of 12 answers of spec, 7 of 12 answers of base." in found.reasons
+    assert found.finding == "faster"
+    counts = f"28 of 48 answers of spec (28 {word}) and 28 of 48 answers of base (28 {word})"
+    assert found.sentence.endswith(f"; the content check refused {counts}.")
 
 
 def test_a_claim_is_not_answered_by_answers_that_are_no_text():

@@ -24,7 +24,9 @@ def test_what_is_made_without_a_file_is_what_a_file_gives(tmp_path):
 
 
 def test_a_table_names_arms_classes_and_the_control():
-    made = table({"repeat": {"base": [1000, 900], "spec": [500, np.nan], "base#2": [1000, 901]}}, concurrency=2)
+    made = table(
+        {"repeat": {"base": [1000, 900], "spec": [500, np.nan], "base#2": [1000, 901]}}, rounds=1, concurrency=2
+    )
     assert (made.baseline, made.variants, made.control) == ("base", ("spec",), "base#2")
     assert made.loads == (Load(concurrency=2),)
     assert len(made) == 5

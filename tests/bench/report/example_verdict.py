@@ -30,6 +30,7 @@ from tandem.bench.judge.form import (
     Equality,
     EqualityOfClass,
     Example,
+    Finding,
     Floor,
     Headline,
     Load,
@@ -38,6 +39,7 @@ from tandem.bench.judge.form import (
     Share,
     Verdict,
 )
+from tandem.bench.judge.headline import word_verdict
 from tandem.bench.judge.observations import Observations
 from tandem.bench.manifest import SuiteUsed
 from tandem.metrics import metric
@@ -124,8 +126,10 @@ def verdict(seen: Observations, **changes: Any) -> Verdict:
     def named(word: str) -> tuple[str, ...]:
         return tuple(f"{cell.class_} at concurrency {cell.load.concurrency}" for cell in e2e if cell.verdict == word)
 
+    finding: Finding = "mixed" if named("slower") else "faster"
     headline = Headline(
-        variant=variant, verdict="mixed" if named("slower") else "faster",
+        variant=variant, verdict=word_verdict(finding, "one-start", "the same"), finding=finding,
+        evidence="one-start", output="the same",
         sentence=f"{variant} answers faster than {seen.baseline} in {len(named('faster'))} of {len(e2e)} classes and "
         "gives the same output; where it is faster, it takes between a third and two thirds of the time.",
         reasons=(

@@ -114,7 +114,7 @@ def test_what_records_hold_stays_text(html: str, page: Parsed) -> None:
 def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
     names = [name for name, _, _ in page.elements]
 
-    assert page.texts("h1")[0] == f"\u25b2 Faster {example.VARIANT} against {example.BASE}"
+    assert page.texts("h1")[0] == f"\u25b2 Faster within one start {example.VARIANT} against {example.BASE}"
     assert names.index("h1") < names.index("nav") < names.index("svg")
 
 
@@ -130,7 +130,7 @@ def test_simulated_servers_have_a_band_over_the_page(simulated: report.Written, 
     names = [attrs.get("class") for _, attrs, _ in page.elements]
     assert page.texts("p")[0] == BAND
     assert names.index("simulated") < names.index("eyebrow")
-    assert page.texts("title")[0] == f"Simulated: Faster: {example.VARIANT} against {example.BASE}"
+    assert page.texts("title")[0] == f"Simulated: Faster within one start: {example.VARIANT} against {example.BASE}"
     assert BAND not in html
 
 
@@ -261,7 +261,9 @@ def test_a_void_run_says_why_before_anything_else(tmp_path: Path) -> None:
 
 def test_a_void_variant_says_so_once(tmp_path: Path, verdict: Verdict) -> None:
     seen = observe(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
-    headline = msgspec.structs.replace(verdict.headlines[0], verdict="void", sentence="The run is void.")
+    headline = msgspec.structs.replace(
+        verdict.headlines[0], verdict="void", finding="void", sentence="The run is void."
+    )
     void = example.nothing(seen, controls=Controls(void=("no request succeeded",)), headlines=(headline,))
 
     page = Parsed(report.write(void, seen, tmp_path).html.read_text(encoding="utf-8"))
@@ -329,7 +331,7 @@ def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict:
 
     assert page.texts("h1") == [f"Verdict on 2 variants of {few.baseline}"]
     assert [told for told in page.texts("h2") if "against" in told] == [
-        f"\u25b2 Faster {name} against {few.baseline}" for name in ("eagle", "ngram")
+        f"\u25b2 Faster within one start {name} against {few.baseline}" for name in ("eagle", "ngram")
     ]
 
 

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import sys
-from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parents[2] / "guard"))
 
 import pytest
+from committed_environments import committed
 
-from tandem.ops.people.doc import ROOT
 from tandem.spec.environment import Environment, Hub
-from tandem.spec.load import load
-
-
-@cache
-def committed() -> dict[str, Environment]:
-    found = load(ROOT / "environments", ROOT / "experiments", ()).environments
-    return {name: one.environment for name, one in found.items() if one.environment}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from conftest import committed
+from committed_environments import committed
 from policy_trial import allows, documents, meant, requests
 
 from tandem.ops.people import doc

@@ -1,0 +1,101 @@
+"""The records of `make real` as the repository keeps them, so that others can compute with them: real_records/.
+
+    python benchmarks/real_records.py build/real_records
+
+unpacks them into a new folder, which `tandem bench report` and `benchmarks/real.py --report` read like any other.
+
+Kept are the folders of `tandem bench run` themselves, packed, with what `make real` knows beside them (facts.json). A
+table of TTFT, E2E and TPOT would be smaller, but it would be a second form of a request, which no verdict could be made
+from and whose figures nobody could derive anew. So texts and token ids stay too: without them the verdict would lose
+what it says of the outputs. Packed, both runs take a fifth of their 1.2 MB.
+
+Invariant: what is unpacked has the bytes that were measured, but for the flags in the manifest. These serve to resume a
+run, which no one can here, and they name files of the machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+ROOT = Path(__file__).resolve().parent.parent
+if str(ROOT) not in sys.path:
+    sys.path.insert(0, str(ROOT))
+
+from tandem.bench import counters, manifest, rounds  # noqa: E402
+from tandem.bench.fault import BenchError  # noqa: E402
+from tandem.bench.folder import RECORDS  # noqa: E402
+
+KEPT = ROOT / "benchmarks" / "real_records"
+FACTS = "facts.json"
+PACKED = (RECORDS, counters.FILE, rounds.FILE)
+README = """# Records of real servers
+
+Two runs of `make real`: n-gram drafts against none, and the model as its own draft against none.
+
+{measured}
+
+`python benchmarks/real_records.py build/real_records` unpacks them (`benchmarks/real_records.py` says what is kept and
+why), `make real KEEP=1` writes them anew. The model is SmolLM2-135M-Instruct (Apache-2.0).
+"""
+
+
+def keep_records(folder: Path, runs: Sequence[str], measured: str, kept: Path) -> None:
+    """Pack a measurement in place of the kept one.
+
+    Args:
+        folder: of `make real`, with facts.json.
+        runs: names of the folders of `tandem bench run` in it.
+        measured: one line of Markdown: by which command, when and on which machine.
+        kept: where to.
+
+    Raises:
+        BenchError: a run has no manifest. WorldError: `kept` cannot be written to.
+    """
+    manifests = {run: manifest.read(folder / run) for run in runs}
+    shutil.rmtree(kept, ignore_errors=True)
+    for run, stated in manifests.items():
+        (kept / run).mkdir(parents=True)
+        manifest.write(kept / run, msgspec.structs.replace(stated, flags={}))
+        for path in (folder / run / name for name in PACKED):
+            if path.exists():
+                (kept / run / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
+    shutil.copyfile(folder / FACTS, kept / FACTS)
+    (kept / "README.md").write_text(README.format(measured=measured))
+
+
+def restore_records(folder: Path, kept: Path = KEPT) -> Path:
+    """Unpack the kept measurement into a new folder and return it.
+
+    Raises:
+        BenchError: the folder is there already.
+    """
+    if folder.exists():
+        raise BenchError("the folder is there already", where=str(folder), change="name a new one, or remove it")
+    shutil.copytree(kept, folder)
+    for path in folder.rglob("*.gz"):
+        path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))
+        path.unlink()
+    return folder
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Unpack; the exit code."""
+    parser = argparse.ArgumentParser(description="unpack the kept records of `make real`")
+    parser.add_argument("folder", type=Path, help="new folder to unpack into")
+    try:
+        print(restore_records(parser.parse_args(argv).folder))
+    except BenchError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,321 @@
+"""Records of runs in worlds of a known truth: a simulator that shares no code with the twin, without HTTP.
+
+A run is asked as `tandem bench run` asks it at its defaults: its own plan says who is asked what and in which order,
+CONCURRENCY workers ask, and a clock goes on. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a token. A
+world changes how much work a request is, or how fast a server works at a moment; so noise that lasts for T seconds
+touches what runs in them, be it one request or a hundred.
+
+Each arm is one server; the control arm is the baseline's server once more. Every answer is the same in both arms.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import signal
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from tandem.bench import manifest
+from tandem.bench.judge.form import Load
+from tandem.bench.judge.observations import UNKNOWN, Observations, Prompt
+from tandem.bench.plan import Plan, Shape
+from tandem.bench.run_size import DEFAULT
+from tandem.bench.suites import suite
+
+Values = NDArray[np.float64]
+Codes = NDArray[np.intp]
+
+FIRST_TOKEN_S = 0.5
+TOKEN_S = 0.045
+(CONCURRENCY,) = DEFAULT.concurrency or ()
+ARMS = ("base", "spec")
+
+SHORTEST_ANSWER = 0.3
+"""Least share of its limit that an answer fills; the shares are uniform from here to 1."""
+
+CHAIN = 0.9
+"""Correlation of a request with the one that is sent next, in a world whose noise goes from request to request."""
+
+COLD_SHARE = 0.1
+"""Share of the run after which a server that began cold is warm."""
+
+LONGEST_FIRST_TOKEN = 100.0
+"""Most that a heavy tail multiplies a first token by: 50 s, well inside of the time-out."""
+
+ORDERS = 32
+"""Orders of asking: a run's seed chooses one, because to draw an order takes longer than to simulate a run."""
+
+_STEP_S = 1.0  # of the clocks' grid
+_ANSWERS_SEED = 20_261_122
+
+
+@dataclass(frozen=True, kw_only=True)
+class World:
+    """What two servers and their machine do; the servers are alike but for what a knob says.
+
+    Args:
+        name: in a few words.
+        kind: `benign`, `short noise` (up to 30 s) or `beyond a run`: what is promised of its verdicts.
+        true_speed_up: of the variant. prompt_spread: sd over prompts of the log of it.
+        rounds: of the run, without its control round. restarts: each round has a new start of each server.
+        request_noise: sd of the log of each request's time.
+        drift: log of how much slower or faster the machine is at the end than at the begin. wave: log amplitude of a
+            slow wave over it.
+        chained_noise: sd of a log factor on both arms' requests, CHAIN correlated from request to request.
+        first_token_tail: share of requests whose first token takes 10 times as long or more (a Pareto law).
+        own_noise: sd of the log of each server's own Ornstein-Uhlenbeck noise. own_noise_s: its time constant.
+        start_spread: sd of the log factor that each start of a server has.
+        cold: share by which the variant is slower at the begin of the run.
+        slow_share: share of the variant's requests that take `slow_times` as long.
+    """
+
+    name: str
+    kind: Literal["benign", "short noise", "beyond a run"]
+    true_speed_up: float = 1.0
+    prompt_spread: float = 0.0
+    rounds: int = DEFAULT.rounds
+    restarts: bool = False
+    request_noise: float = 0.02
+    drift: float = 0.0
+    wave: float = 0.0
+    chained_noise: float = 0.0
+    first_token_tail: float = 0.0
+    own_noise: float = 0.0
+    own_noise_s: float = 1.0
+    start_spread: float = 0.0
+    cold: float = 0.0
+    slow_share: float = 0.0
+    slow_times: float = 1.0
+
+
+class RequestPlan(NamedTuple):
+    """The requests of a run in the order they are sent. Columns have one value a request.
+
+    Args:
+        run: the manifest. prompts: what the codes mean.
+        arm: code of ARMS, 2 the control. server: of the one that is asked: code of ARMS.
+        class_, prompt, round, slot: as in Observations.
+        tokens: of the answer.
+        turns: first request of each turn, and the number of all requests.
+        length_s: of the run where nothing disturbs it.
+    """
+
+    run: manifest.Manifest
+    prompts: tuple[Prompt, ...]
+    arm: Codes
+    server: Codes
+    class_: Codes
+    prompt: Codes
+    round: Codes
+    slot: Codes
+    tokens: Values
+    turns: tuple[int, ...]
+    length_s: float
+
+
+class RequestTimes(NamedTuple):
+    """When each request was sent, and when its first and its last token came, in seconds from the run's begin."""
+
+    begin_s: Values
+    first_s: Values
+    end_s: Values
+
+
+class ServerClock(NamedTuple):
+    """How much work a server has done at each moment of a grid, both in seconds and rising."""
+
+    time_s: Values
+    done_s: Values
+
+    def find_end(self, begin_s: float, work_s: float) -> float:
+        """Return when work that begins at a moment is done.
+
+        Raises:
+            OverflowError: beyond the grid, where nothing is known of the world.
+        """
+        done_s = np.interp(begin_s, self.time_s, self.done_s) + work_s
+        if done_s > self.done_s[-1]:
+            raise OverflowError(f"a run took longer than the {self.time_s[-1]:.0f} s that its world was drawn for")
+        return float(np.interp(done_s, self.done_s, self.time_s))
+
+
+def simulate_run(world: World, seed: int) -> Observations:
+    """Return the requests of one run in a world; the same seed gives the same run."""
+    rng = np.random.default_rng([seed, *world.name.encode()])
+    plan = plan_requests(world.rounds, seed % ORDERS)
+    first_s, rest_s = draw_work(world, plan, rng)
+    longest_s = 1.5 * _bound_length(plan, first_s + rest_s)
+    clocks = draw_clocks(world, plan.length_s, longest_s, rng)
+    return _build_observations(world, plan, time_requests(plan, first_s, rest_s, clocks))
+
+
+@lru_cache(maxsize=2 * ORDERS)
+def plan_requests(rounds: int, seed: int) -> RequestPlan:
+    """Return what a run of the default size asks of the suite `real`.
+
+    Args:
+        rounds: without the control round.
+        seed: of every order. The prompts and the lengths of their answers are always the same.
+    """
+    real = suite.load("real")
+    shape = Shape(
+        concurrency=DEFAULT.concurrency, prompts_per_class=DEFAULT.prompts_per_class, max_tokens=DEFAULT.max_tokens
+    )
+    plan = Plan(
+        arms=ARMS, blocks=shape.blocks([real]), schedule="interleaved", seed=seed, repeats=1, rounds=rounds,
+        control_rounds=DEFAULT.control_rounds,
+    )  # fmt: skip
+    entries = [entry for block in plan.blocks for entry in block.entries]
+    shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
+    tokens = np.ceil(shares * [entry.max_tokens for entry in entries])
+    codes = {entry.prompt.id: code for code, entry in enumerate(entries)}
+    arms = {name: code for code, name in enumerate((*ARMS, plan.control))}
+    turns = list(plan.turns())
+    columns = np.array([
+        (arms[turn.arms[0]], real.classes.index(turn.block.class_), codes[item.entry.prompt.id], turn.round, turn.slot)
+        for turn in turns
+        for item in turn.items
+    ])  # fmt: skip
+    arm, class_, prompt, round_, slot = columns.T.astype(np.intp)
+    requests = RequestPlan(
+        run=_build_manifest(plan, real, len(columns)), prompts=tuple(Prompt("real", name) for name in codes), arm=arm,
+        server=arm % len(ARMS), class_=class_, prompt=prompt, round=round_, slot=slot, tokens=tokens[prompt],
+        turns=(0, *np.cumsum([len(turn.items) for turn in turns]).tolist()), length_s=0.0,
+    )  # fmt: skip
+    work_s = TOKEN_S * (requests.tokens - 1)
+    steady = np.array([0.0, _bound_length(requests, FIRST_TOKEN_S + work_s)])
+    clocks = [ServerClock(steady, steady)] * len(ARMS)
+    times = time_requests(requests, np.full(len(arm), FIRST_TOKEN_S), work_s, clocks)
+    return requests._replace(length_s=float(times.end_s.max()))
+
+
+def draw_work(world: World, plan: RequestPlan, rng: np.random.Generator) -> tuple[Values, Values]:
+    """Return the work of each request, in seconds: up to its first token, and from there to its last."""
+    count, variant = len(plan.arm), plan.server == 1
+    log = world.request_noise * rng.standard_normal(count)
+    log += world.chained_noise * draw_chain(count, CHAIN, rng)
+    gains = math.log(world.true_speed_up) + world.prompt_spread * rng.standard_normal(len(plan.prompts))
+    log -= np.where(variant, gains[plan.prompt], 0.0)
+    starts = world.start_spread * rng.standard_normal((len(ARMS), int(plan.round.max()) + 1))
+    log += starts[plan.server, plan.round if world.restarts else 0]
+    slow = variant & (rng.random(count) < world.slow_share)
+    log[slow] += math.log(world.slow_times)
+    tail = np.ones(count)
+    if world.first_token_tail:
+        index = -math.log10(world.first_token_tail)
+        tail = np.minimum(1 + rng.pareto(index, count), LONGEST_FIRST_TOKEN)
+    return FIRST_TOKEN_S * tail * np.exp(log), TOKEN_S * (plan.tokens - 1) * np.exp(log)
+
+
+def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.Generator) -> list[ServerClock]:
+    """Return the clock of each server.
+
+    Args:
+        world: what slows them.
+        length_s: of the run where nothing disturbs it: drift, wave and cold are shares of it.
+        longest_s: up to when the clocks go.
+        rng: of all that is drawn.
+    """
+    time_s = np.arange(0.0, longest_s + _STEP_S, _STEP_S)
+    share = time_s / length_s
+    slow = np.zeros((len(ARMS), len(time_s)))
+    slow += world.drift * rng.choice([-1, 1]) * share
+    slow += world.wave * np.sin(2 * math.pi * (rng.uniform(0.5, 3) * share + rng.uniform()))
+    for server in range(len(ARMS)):
+        slow[server] += world.own_noise * draw_chain(len(time_s), math.exp(-_STEP_S / world.own_noise_s), rng)
+    slow[1] += np.log1p(world.cold * np.maximum(1 - share / COLD_SHARE, 0.0))
+    speed = np.exp(-slow)
+    done_s = np.cumsum((speed[:, 1:] + speed[:, :-1]) / 2 * _STEP_S, axis=1)
+    return [ServerClock(time_s, np.concatenate([[0.0], row])) for row in done_s]
+
+
+def draw_chain(count: int, correlation: float, rng: np.random.Generator) -> Values:
+    """Return a stationary chain of sd 1 in which each value has this correlation with the next."""
+    fresh = rng.standard_normal(count)
+    fresh[1:] *= math.sqrt(1 - correlation**2)
+    chain: Values = signal.lfilter([1.0], [1.0, -correlation], fresh)
+    return chain
+
+
+def time_requests(plan: RequestPlan, first_s: Values, rest_s: Values, clocks: list[ServerClock]) -> RequestTimes:
+    """Return when each request ran: a turn begins when the one before has ended, and CONCURRENCY workers ask it.
+
+    Args:
+        plan: who is asked what.
+        first_s, rest_s: the work of each request, up to its first token and from there.
+        clocks: of the servers.
+    """
+    begins, firsts, ends = np.zeros((3, len(plan.arm)))
+    now_s = 0.0
+    for begin, end in zip(plan.turns, plan.turns[1:], strict=False):
+        workers = [now_s] * CONCURRENCY
+        clock = clocks[plan.server[begin]]
+        for request in range(begin, end):
+            begins[request] = heapq.heappop(workers)
+            firsts[request] = clock.find_end(begins[request], first_s[request])
+            ends[request] = clock.find_end(firsts[request], rest_s[request])
+            heapq.heappush(workers, ends[request])
+        now_s = max(workers)
+    return RequestTimes(begins, firsts, ends)
+
+
+def _bound_length(plan: RequestPlan, work_s: Values) -> float:
+    """Return a time that no run of this work exceeds at full speed (Graham 1966: each turn's mean load and longest)."""
+    begins = plan.turns[:-1]
+    sums, longest = np.add.reduceat(work_s, begins), np.maximum.reduceat(work_s, begins)
+    return float((sums / CONCURRENCY + longest).sum())
+
+
+def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) -> Observations:
+    order = np.argsort(times.end_s, kind="stable")  # as a run writes its records
+    arm, server, round_, prompt = (column[order] for column in (plan.arm, plan.server, plan.round, plan.prompt))
+    begin_s, first_s, end_s = (column[order] for column in times)
+    tokens, count = plan.tokens[order], len(order)
+    ttft_ms, e2e_ms = 1e3 * (first_s - begin_s), 1e3 * (end_s - begin_s)
+    starts = int(round_.max()) + 1 if world.restarts else 1
+    unknown, none, answers = np.full(count, UNKNOWN), np.zeros(count, bool), (prompt + 1).astype(np.uint64)
+    return Observations(
+        folder=Path("virtual-time"), run=plan.run, arms=(*ARMS, f"{ARMS[0]}#2"), classes=plan.run.suites[0].classes,
+        loads=(Load(concurrency=CONCURRENCY),), prompts=plan.prompts,
+        starts=tuple(f"{name}@{number}" for name in ARMS for number in range(starts)), placements=(), errors=(),
+        contents=("ok",), arm=arm, class_=plan.class_[order], load=np.zeros(count, np.intp), prompt=prompt,
+        start=server * starts + (round_ if world.restarts else 0), placement=unknown, round=round_,
+        slot=plan.slot[order], repeat=np.zeros(count, np.intp), start_s=begin_s, end_s=end_s, tokens=tokens,
+        error=unknown, content=np.zeros(count, np.intp), failed=none, cut=none,
+        figures={
+            "ttft_ms": ttft_ms, "e2e_ms": e2e_ms, "tpot_ms": (e2e_ms - ttft_ms) / (tokens - 1),
+            "output_tokens_per_s": 1e3 * tokens / e2e_ms, "completion_tokens": tokens,
+        },
+        output=answers, ids=answers, at=np.arange(count),
+    )  # fmt: skip
+
+
+def _build_manifest(plan: Plan, real: suite.Suite, requests: int) -> manifest.Manifest:
+    moment = "2026-11-22T00:00:00Z"
+    return manifest.Manifest(
+        version="0", created_utc=moment, simulated=True,
+        arms=tuple(
+            manifest.Arm(
+                name=name, role="variant" if place else "baseline", url="virtual", model="virtual", simulated=True
+            )
+            for place, name in enumerate(ARMS)
+        ),
+        suites=(
+            manifest.SuiteUsed(name=real.name, sha256=real.sha256, prompts=len(real.prompts), classes=real.classes),
+        ),
+        schedule=plan.schedule, seed=plan.seed, api="chat", concurrency=(CONCURRENCY,), rounds=plan.rounds or 0,
+        control_rounds=plan.control_rounds, prompts_per_class=DEFAULT.prompts_per_class, max_tokens=DEFAULT.max_tokens,
+        warm_up={name: manifest.WarmUp(requests=CONCURRENCY, stable=True) for name in ARMS},
+        clock=manifest.Clock(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
+        host=manifest.Host(cpus=1, python="3"), plan=manifest.Plan(requests=requests),
+        ended=manifest.Ended(reason="done", utc=moment),
+    )  # fmt: skip

@@ -1,0 +1,66 @@
+"""How much a run asks where no flag says otherwise: the default, `--full` and `--quick`.
+
+Invariant: a size is chosen before any server is asked; every flag of its own stands before the size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.suites.suite import BUILT_IN, Suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSize:
+    """Prompts, answers, load and rounds of a run.
+
+    Args:
+        prompts_per_class: the first so many of each class; None for all.
+        max_tokens: most output tokens of an answer; None for what each suite and prompt states.
+        concurrency: requests held in flight, each value a load of its own; None for what each suite states.
+        classes: the only ones asked of a suite that has them; of another suite as many, its first. None for all.
+        shortens_files: whether `prompts_per_class` and `max_tokens` hold for a user's FILE.jsonl too.
+        rounds: as few as a verdict needs.
+        control_rounds: rounds of the baseline against itself, not among `rounds`.
+    """
+
+    prompts_per_class: int | None = None
+    max_tokens: int | None = None
+    concurrency: tuple[int, ...] | None = None
+    classes: tuple[str, ...] | None = None
+    shortens_files: bool = True
+    rounds: int = FEWEST_ROUNDS
+    control_rounds: int = 1
+
+    def select_names(self, names: Sequence[str]) -> Sequence[str]:
+        """Return which of an experiment's suites are asked: all, or `real` alone where the size names classes of it."""
+        return ["real"] if self.classes and "real" in names else names
+
+    def narrow_suites(self, suites: Sequence[Suite]) -> tuple[Suite, ...]:
+        """Return the suites with the classes that the size asks; of each suite as many."""
+        if self.classes is None:
+            return tuple(suites)
+        return tuple(
+            suite.only(
+                self.classes if set(self.classes) <= set(suite.classes) else suite.classes[: len(self.classes)]
+            )
+            for suite in suites
+        )  # fmt: skip
+
+    def fit_files(self, suites: Sequence[Suite]) -> RunSize:
+        """Return the size without its limits where a user's file is among the suites and must not be shortened."""
+        if self.shortens_files or all(suite.name in BUILT_IN for suite in suites):
+            return self
+        return replace(self, prompts_per_class=None, max_tokens=None)
+
+
+# Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest multiple of ten with
+# which two arms of experiments/post.yaml, each warmed up in three windows, take at most 2 h 30 min by Estimate.
+DEFAULT = RunSize(prompts_per_class=8, max_tokens=560, concurrency=(4,), shortens_files=False)
+FULL = RunSize()
+# With 192 tokens two arms, each warmed up in three windows, take at most 10 minutes by Estimate.
+QUICK = RunSize(
+    prompts_per_class=6, max_tokens=192, concurrency=(4,), classes=("repetition", "code-edit", "open-ended")
+)

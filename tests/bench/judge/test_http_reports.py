@@ -1,0 +1,182 @@
+"""Whole reports over HTTP on servers that share no code with ours: how many of them say what is not true.
+
+A report is a run of two independent servers, each a process of its own, and the verdict on it. Prompts differ in times
+and tokens, and every request has times of its own, so no two reports are alike. A seed repeats what is drawn; what the
+machine adds to every time is its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import itertools
+import json
+import multiprocessing
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+import pytest
+import uvloop
+from planned import suite_file
+from running import settings
+
+from tandem.bench.judge.form import Verdict
+from tandem.bench.judge.observations import observe
+from tandem.bench.judge.verdict import Asked, judge
+from tandem.bench.run import Run
+
+PROGRAM = Path(__file__).parent.parent / "independent_server.py"
+CLASSES = ("chat", "code", "json")
+PROMPTS, ROUNDS, CONTROL_ROUNDS, CONCURRENCY = 8, 4, 1, 4
+SPREAD = 0.1
+SPEED_UP = 1.5
+REPORTS = 200
+AT_ONCE = 3 * (os.cpu_count() or 1)  # of a report's 15 s a processor works 1.3 s, so they hardly delay each other
+MOST_FALSE, MOST_VOID, LEAST_FOUND = 0.065, 0.01, 0.99
+DECIDED = ("faster", "slower", "mixed")
+SEED = 16
+
+
+@contextlib.contextmanager
+def serve(speed: float, seed: int) -> Iterator[int]:
+    """Run an independent server; yield its port."""
+    command = [sys.executable, str(PROGRAM), "--port", "0", "--speed", str(speed), "--spread", str(SPREAD)]
+    with subprocess.Popen([*command, "--seed", str(seed)], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield int(re.search(r":(\d+)$", process.stdout.readline().strip()).group(1))
+        finally:
+            process.terminate()
+
+
+def draw_prompt(generator: random.Random, name: str) -> str:
+    """Return a prompt that brings times and tokens of its own, the same for both servers."""
+    schedule = {
+        "ttft_ms": generator.uniform(40, 100), "step_ms": generator.uniform(8, 16), "tokens": generator.randint(5, 9),
+    }  # fmt: skip
+    return f"Tell me about {name}.\n#schedule {json.dumps(schedule)}"
+
+
+def measure_report(
+    speed_up: float, seed: str, *, pace: float = 1.0, classes: Sequence[str] = CLASSES, prompts: int = PROMPTS
+) -> Verdict:
+    """Measure a server beside one that is `speed_up` times as fast; return the verdict.
+
+    Args:
+        speed_up: the truth; 1.0 for equal servers.
+        seed: of all that is drawn.
+        pace: how many times as fast both are; 1.0 for times that a busy machine hardly touches.
+        classes: of the prompts.
+        prompts: of each class.
+    """
+    generator = random.Random(seed)  # noqa: S311 - no secret
+    texts = {name: [draw_prompt(generator, f"{name} {number}") for number in range(prompts)] for name in classes}
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        ports = [stack.enter_context(serve(speed, generator.randrange(2**32))) for speed in (pace, pace * speed_up)]
+        asked = settings(
+            ports, suite_file(folder, texts), concurrency=(CONCURRENCY,), rounds=ROUNDS, control_rounds=CONTROL_ROUNDS,
+            warm_up=CONCURRENCY, seed=generator.randrange(2**32),
+        )  # fmt: skip
+        uvloop.run(Run(settings=asked, folder=folder / "run", out=io.StringIO()).run())
+        return judge(observe(folder / "run"), Asked())
+
+
+def is_decided(word: str) -> bool:
+    """Whether a word says that servers differ, with whatever reserve."""
+    return any(decided in word for decided in DECIDED)
+
+
+def words_of(verdict: Verdict) -> list[str]:
+    return [headline.verdict for headline in verdict.headlines] + [cell.verdict for cell in verdict.cells]
+
+
+# two small reports, for every run of the tests: this machine is busy with others, so no word is asserted
+
+
+@pytest.fixture(scope="module")
+def verdicts() -> dict[float, Verdict]:
+    return {
+        speed_up: measure_report(speed_up, f"{SEED} {speed_up}", pace=4, classes=("chat",), prompts=4)
+        for speed_up in (1.0, SPEED_UP)
+    }
+
+
+def test_every_request_of_a_report_is_answered(verdicts) -> None:
+    requests = 4 * 2 * (ROUNDS + CONTROL_ROUNDS)
+
+    assert [(verdict.requests, verdict.failed) for verdict in verdicts.values()] == [(requests, 0)] * 2
+
+
+def test_outputs_of_both_servers_are_the_same(verdicts) -> None:
+    assert {equal.result for verdict in verdicts.values() for equal in verdict.equality} == {"the same"}
+
+
+def test_a_server_half_as_fast_again_is_measured_as_faster(verdicts) -> None:
+    speed_up = next(cell.speed_up for cell in verdicts[SPEED_UP].cells if cell.metric == "e2e_ms")
+
+    assert speed_up.value > 1.05
+
+
+@pytest.mark.parametrize("word", ["faster within one start", "slower", "mixed", "faster but not the same output"])
+def test_a_word_with_a_reserve_is_counted(word) -> None:
+    assert is_decided(word)
+
+
+@pytest.mark.parametrize("word", ["same", "no evidence", "void", "not comparable"])
+def test_a_word_without_a_difference_is_not_counted(word) -> None:
+    assert not is_decided(word)
+
+
+# the proof
+
+
+@pytest.fixture(scope="module")
+def proof_seed() -> str:
+    return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))
+
+
+def measure_reports(speed_up: float, seed: str) -> Sequence[Verdict]:
+    """Measure REPORTS reports, AT_ONCE at a time: they wait most of their time."""
+    seeds = [f"{seed} {speed_up} {number}" for number in range(REPORTS)]
+    with ProcessPoolExecutor(AT_ONCE, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(measure_report, itertools.repeat(speed_up), seeds))
+
+
+def print_words(verdicts: Sequence[Verdict], seed: str) -> None:
+    """Print what the reports said: the proof's figures."""
+    headlines = Counter(headline.verdict for verdict in verdicts for headline in verdict.headlines)
+    cells = Counter(cell.verdict for verdict in verdicts for cell in verdict.cells)
+    failed = Counter(
+        check.name for verdict in verdicts for check in verdict.controls.checks if check.result == "failed"
+    )
+    print(f"seed {seed}: headlines {dict(headlines)}; cells {dict(cells)}; controls failed {dict(failed)}")  # noqa: T201
+
+
+@pytest.mark.proof
+@pytest.mark.xdist_group("http reports")
+def test_few_reports_of_equal_servers_say_a_difference(proof_seed) -> None:
+    verdicts = measure_reports(1.0, proof_seed)
+
+    print_words(verdicts, proof_seed)
+    void = sum(bool(verdict.controls.void) for verdict in verdicts)
+    false = sum(any(map(is_decided, words_of(verdict))) for verdict in verdicts)
+    assert void <= MOST_VOID * REPORTS  # a void report says nothing false: on a busy machine this proves nothing
+    assert false <= MOST_FALSE * REPORTS
+
+
+@pytest.mark.proof
+@pytest.mark.xdist_group("http reports")
+def test_nearly_all_reports_find_a_true_speed_up(proof_seed) -> None:
+    verdicts = measure_reports(SPEED_UP, proof_seed)
+
+    print_words(verdicts, proof_seed)
+    found = sum("faster" in verdict.headlines[0].verdict for verdict in verdicts)
+    assert found >= LEAST_FOUND * REPORTS

@@ -1,0 +1,153 @@
+"""Mean and 90th percentile of E2E beside the median: what they are, and what they do to a word."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from observed import Asked, Truth, drawn, observed, table
+
+from tandem.bench.judge.cells import cells
+from tandem.bench.judge.form import Controls, Floor, Load, Ratio
+from tandem.bench.judge.headline import headlines
+
+MARGIN = 0.05
+STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0, 1050.0, 850.0)
+SLOW_SHARE, SLOW_BY = 0.15, 4.0
+
+
+def judge_e2e(seen, controls=Controls()):  # noqa: B008 - frozen
+    return [cell for cell in cells(seen, controls, margin=MARGIN) if cell.metric == "e2e_ms"]
+
+
+def tail(cell, statistic):
+    return next(tail for tail in cell.tails if tail.statistic == statistic)
+
+
+def slow_sometimes(*, classes=4, ratio=1.25, share=SLOW_SHARE, seed=5, rounds=4, by=SLOW_BY):
+    """A variant that is `ratio` times as fast but for a share of its requests, which take `by` times as long."""
+    rng = np.random.default_rng(seed)
+    return observed([
+        Asked(
+            arm=arm, class_=f"c{class_}", prompt=f"c{class_}-{prompt}", round=number,
+            e2e_ms=ms * math.exp(rng.normal(0, 0.02)) / (ratio if arm == "spec" else 1.0)
+            * (by if arm == "spec" and rng.random() < share else 1.0),
+        )
+        for number in range(rounds) for class_ in range(classes) for prompt, ms in enumerate(STEADY)
+        for arm in ("base", "spec")
+    ])  # fmt: skip
+
+
+def slow_every_fourth(*, faster):
+    """Eight prompts in eight rounds; each fourth request of a prompt takes the variant six times as long."""
+    return observed([
+        Asked(arm=arm, prompt=f"p{prompt}", round=number,
+              e2e_ms=ms / (faster if arm == "spec" else 1.0)
+              * (6.0 if arm == "spec" and (number + prompt) % 4 == 3 else 1.0))
+        for arm in ("base", "spec") for prompt, ms in enumerate(STEADY) for number in range(8)
+    ])  # fmt: skip
+
+
+def test_the_mean_is_of_requests_every_prompt_alike():
+    seen = observed([
+        Asked(arm=arm, prompt=f"p{prompt}", round=number, e2e_ms=ms)
+        for arm, times in (("base", ((100.0, 300.0), (200.0, 200.0), (400.0, 0.0))),
+                           ("spec", ((100.0, 100.0), (100.0, 300.0), (200.0, 0.0))))
+        for prompt, by_round in enumerate(times) for number, ms in enumerate(by_round) if ms
+    ])  # fmt: skip
+
+    (cell,) = judge_e2e(seen)
+
+    assert tail(cell, "mean").baseline == pytest.approx((200 + 200 + 400) / 3)
+    assert tail(cell, "mean").measured == pytest.approx((100 + 200 + 200) / 3)
+    assert tail(cell, "mean").speed_up.value == pytest.approx(800 / 500)
+
+
+def test_the_percentile_is_the_ninth_of_ten_requests():
+    base = [float(number) for number in range(1, 11)]
+    (cell,) = judge_e2e(table({"repeat": {"base": base, "spec": [ms / 2 for ms in base]}}))
+
+    assert (tail(cell, "p90").baseline, tail(cell, "p90").measured) == (9.0, 4.5)
+    assert tail(cell, "p90").speed_up.value == pytest.approx(2.0)
+
+
+def test_a_variant_that_is_faster_throughout_has_faster_tails():
+    (cell,) = judge_e2e(drawn(Truth(ratio={"spec": {"a": 2.0}})))
+
+    assert (cell.verdict, [tail.verdict for tail in cell.tails]) == ("faster", ["faster", "faster"])
+
+
+def test_intervals_of_tails_hold_the_truth_of_most_runs():
+    truth = Truth(ratio={"spec": {"a": 1.5}}, prompts=16, spread=0.15)
+    counted = {"mean": 0, "p90": 0}
+    for seed in range(60):
+        for each in judge_e2e(drawn(truth, seed))[0].tails:
+            counted[each.statistic] += each.speed_up.low < 1.5 < each.speed_up.high
+
+    assert counted["mean"] >= 52
+    assert counted["p90"] >= 50
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
+    seen = slow_sometimes(seed=seed, classes=8)
+    (headline,) = headlines(seen, cells(seen, Controls(), margin=MARGIN), Controls(), (), margin=MARGIN)
+
+    assert headline.finding in {"mixed", "no evidence"}
+    assert not headline.faster
+
+
+def test_the_sentence_of_a_mixed_class_has_its_figures():
+    seen = slow_every_fourth(faster=2.0)
+    (cell,) = judge_e2e(seen)
+    (headline,) = headlines(seen, cells(seen, Controls(), margin=MARGIN), Controls(), (), margin=MARGIN)
+
+    assert cell.verdict == "mixed"
+    assert " times as fast as base by the median, but " in headline.sentence
+    assert f"{tail(cell, 'p90').speed_up.high:.2f} by the 90th percentile" in headline.sentence
+
+
+def test_slow_requests_of_many_classes_show_together():
+    seen = slow_sometimes(classes=14)
+    words = [cell.verdict for cell in judge_e2e(seen)]
+
+    assert "faster" not in words
+    assert any("over all classes with a faster median the" in cell.why for cell in judge_e2e(seen))
+
+
+def test_a_tail_that_may_be_slower_takes_the_word_away():
+    seen = slow_sometimes(classes=1, share=0.07, seed=3, by=6.0)
+    (cell,) = judge_e2e(seen)
+
+    assert tail(cell, "mean").speed_up.low < 1 < tail(cell, "mean").speed_up.high
+    assert (cell.verdict, "but the mean is" in cell.why) == ("no evidence", True)
+
+
+def test_a_slower_tail_beside_a_median_that_is_the_same_is_mixed():
+    (cell,) = judge_e2e(slow_every_fourth(faster=1.0))
+
+    assert (cell.verdict, cell.why.startswith("the median is the same, and the ")) == ("mixed", True)
+
+
+def test_a_tail_within_the_noise_floor_opposes_nothing():
+    floor = Floor(class_="c0", load=Load(concurrency=4), metric="e2e_ms", speed_up=Ratio(value=1.0), ratio=1.2)
+    seen = slow_sometimes(classes=1, share=0.0, ratio=1.3)
+    (cell,) = judge_e2e(seen, Controls(floors=(floor,)))
+
+    assert cell.verdict == "faster"
+
+
+def test_only_e2e_has_tails():
+    found = cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), Controls(), margin=MARGIN)
+
+    assert {cell.metric for cell in found if cell.tails} == {"e2e_ms"}
+
+
+def test_tails_count_among_the_tests_of_a_report():
+    found = cells(drawn(Truth(ratio={"spec": {"a": 1.0}}), 1), Controls(), margin=MARGIN)
+    tests = [cell.adjusted_p for cell in found] + [tail.adjusted_p for cell in found for tail in cell.tails]
+    least = min(found, key=lambda cell: cell.p)
+
+    assert len(tests) == 6
+    assert least.adjusted_p <= 6 * least.p + 1e-12

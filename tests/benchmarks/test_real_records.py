@@ -1,0 +1,147 @@
+"""The kept records of `make real`: two whole runs of real servers, small, that every reader of a run reads."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import msgspec
+import others
+import pytest
+import real
+import real_records
+import real_table
+from real_records import FACTS, KEPT, PACKED, keep_records, restore_records
+
+from tandem.bench import manifest
+from tandem.bench.fault import BenchError
+from tandem.bench.judge.observations import observe
+from tandem.bench.judge.verdict import Asked, judge
+
+RECORDED = Path(__file__).parent / "real_run"
+MOST_BYTES = 10**6
+GROUPS = {"ngram": ("structured", "rewriting", "open-ended"), "self-draft": ("structured", "open-ended")}
+
+
+@pytest.fixture(scope="module")
+def restored(tmp_path_factory) -> Path:
+    return restore_records(tmp_path_factory.mktemp("restored") / "real")
+
+
+@pytest.fixture(scope="module")
+def runs(restored) -> dict[str, real_table.Run]:
+    pairs = json.loads((restored / FACTS).read_text())["pairs"]
+    windows = {
+        name: {arm: (speculation or {}).get("num_speculative_tokens", 0) for arm, speculation in said.items()}
+        for name, said in ((name, pair["speculation"]) for name, pair in pairs.items())
+    }
+    return {name: real_table.read(restored / pairs[name]["folder"], window) for name, window in windows.items()}
+
+
+def test_kept_records_take_at_most_a_megabyte() -> None:
+    assert sum(path.stat().st_size for path in KEPT.rglob("*") if path.is_file()) <= MOST_BYTES
+
+
+def test_both_pairs_are_kept(runs) -> None:
+    assert {name: run.arms for name, run in runs.items()} == {
+        "ngram": ("base", "ngram"),
+        "self-draft": ("base", "self-draft"),
+    }
+
+
+def test_both_arms_answered_every_group(runs) -> None:
+    answered = {name: {arm: {turn.class_ for turn in run.of(arm)} for arm in run.arms} for name, run in runs.items()}
+
+    assert answered == {name: {arm: set(GROUPS[name]) for arm in run.arms} for name, run in runs.items()}
+
+
+def test_no_kept_request_failed(runs) -> None:
+    assert {name: run.failed for name, run in runs.items()} == dict.fromkeys(GROUPS, 0)
+
+
+def test_every_turn_of_a_speculating_arm_counted_drafts_by_position(runs) -> None:
+    for run in runs.values():
+        variant = run.arms[1]
+        positions = {f"accepted_at_{place}" for place in range(1, run.windows[variant] + 1)}
+
+        assert all(positions | {"drafts", "accepted_tokens", "decode_steps"} <= set(turn.change.counts)
+                   for turn in run.of(variant))  # fmt: skip
+
+
+def test_streams_and_counters_of_kept_runs_agree(runs) -> None:
+    assert [real_table.contradictions(run) for run in runs.values()] == [[], []]
+
+
+def test_every_kept_request_has_its_time_to_first_token_and_end(runs) -> None:
+    records = [record for run in runs.values() for turn in run.turns for record in turn.records]
+
+    assert all(0 < record.chunks[0].at_s < record.end_s for record in records)
+
+
+def test_nobody_else_used_the_machine_meanwhile(restored) -> None:
+    pairs = json.loads((restored / FACTS).read_text())["pairs"]
+
+    assert all(pair["others"] <= others.MOST for pair in pairs.values())
+
+
+def test_a_verdict_is_made_from_kept_records(restored) -> None:
+    verdict = judge(observe(restored / "ngram"), Asked())
+
+    assert {cell.class_ for cell in verdict.cells} == set(GROUPS["ngram"])
+    assert verdict.equality[0].by == "token ids"
+
+
+def test_kept_files_name_no_path_of_a_machine(restored) -> None:
+    holders = [
+        path.name
+        for path in restored.rglob("*.json*")
+        if re.search(r"(?<![\w.])/(?:home|root|Users|work|tmp|var)/\w", path.read_text())
+    ]
+
+    assert holders == []
+
+
+def test_a_kept_run_has_the_bytes_that_were_measured(tmp_path) -> None:
+    keep_records(RECORDED, ["ngram"], "measured", tmp_path / "kept")
+    folder = restore_records(tmp_path / "restored", tmp_path / "kept") / "ngram"
+
+    names = [name for name in PACKED if (RECORDED / "ngram" / name).exists()]
+    assert len(names) == 2
+    assert [(folder / name).read_bytes() for name in names] == [
+        (RECORDED / "ngram" / name).read_bytes() for name in names
+    ]
+
+
+def test_flags_alone_leave_a_kept_manifest(tmp_path) -> None:
+    shutil.copytree(RECORDED, tmp_path / "run")
+    measured = manifest.read(RECORDED / "ngram")
+    manifest.write(tmp_path / "run" / "ngram", msgspec.structs.replace(measured, flags={"--suite": ("/x/own.jsonl",)}))
+
+    keep_records(tmp_path / "run", ["ngram"], "measured", tmp_path / "kept")
+
+    assert manifest.read(tmp_path / "kept" / "ngram") == msgspec.structs.replace(measured, flags={})
+
+
+def test_keeping_twice_gives_the_same_bytes(tmp_path) -> None:
+    kept = []
+    for _ in range(2):
+        keep_records(RECORDED, ["ngram"], "measured", tmp_path / "kept")
+        kept.append({path.name: path.read_bytes() for path in (tmp_path / "kept").rglob("*") if path.is_file()})
+
+    assert kept[0] == kept[1]
+
+
+def test_a_folder_that_is_there_is_not_overwritten(tmp_path) -> None:
+    with pytest.raises(BenchError, match="the folder is there already"):
+        restore_records(tmp_path)
+
+
+def test_the_flag_keeps_the_records_of_a_measurement(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(real_records, "KEPT", tmp_path / "kept")
+
+    assert real.main(["--report", str(RECORDED), "--no-docs", "--keep"]) == real.OK
+
+    assert (tmp_path / "kept" / "ngram" / "records.jsonl.gz").exists()
+    assert json.loads((RECORDED / FACTS).read_text())["machine"] in (tmp_path / "kept" / "README.md").read_text()

@@ -1,0 +1,43 @@
+"""The tables of docs/upgrade.md are what the command prints, and it tells what differs."""
+
+from __future__ import annotations
+
+import pytest
+import upgrade_diff
+from between_marks import marks, wrapped
+
+POD = {"image": "registry/vllm:1", "env": [{"name": "KEY", "value": "key-0123456789ab"}], "replicas": 1}
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("name", ["sdk", "kubernetes"])
+def test_the_tables_of_the_document_are_current(name: str) -> None:
+    before, after = {"sdk": upgrade_diff.sdk_upgrade, "kubernetes": upgrade_diff.kubernetes_upgrade}[name]()
+    begin, end = marks(name)
+    written = upgrade_diff.DOCUMENT.read_text().partition(f"{begin}\n")[2].partition(f"\n{end}")[0]
+
+    assert wrapped("\n".join(upgrade_diff.describe_upgrade(before, after))) == written
+
+
+def test_another_image_is_told_by_what_differs() -> None:
+    changes = list(upgrade_diff.list_changes(POD, POD | {"image": "registry/vllm:2"}))
+
+    assert changes == ["`.image`: `1` to `2`"]
+
+
+def test_another_digest_is_told_as_such() -> None:
+    other = POD | {"env": [{"name": "KEY", "value": "key-ba9876543210"}]}
+
+    assert list(upgrade_diff.list_changes(POD, other)) == ["`env.value`: another digest"]
+
+
+def test_equal_states_are_told_as_the_same() -> None:
+    assert list(upgrade_diff.describe_objects({("Pod", "a"): POD}, {("Pod", "a"): POD}, "manifests")) == [
+        "| nothing: the manifests are the same | 0 | 0 | 0 | |"
+    ]
+
+
+def test_an_object_of_another_name_is_new_and_gone() -> None:
+    assert list(upgrade_diff.describe_objects({("Pod", "a"): POD}, {("Pod", "b"): POD}, "manifests")) == [
+        "| Pod | 0 | 1 | 1 |  |"
+    ]

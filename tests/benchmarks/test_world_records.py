@@ -1,0 +1,210 @@
+"""Each knob of the worlds' simulator changes what it names, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import world_records
+from world_records import FIRST_TOKEN_S, TOKEN_S, ServerClock, Values, World, simulate_run
+
+from tandem.bench.judge.observations import Observations
+
+
+def simulate(seed: int = 1, **knobs: Any) -> Observations:
+    """A run of which only the knobs named disturb anything."""
+    return simulate_run(World(**{"name": "test", "kind": "benign", "request_noise": 0.0, **knobs}), seed)
+
+
+def slowness(run: Observations, arm: int, metric: str = "e2e_ms") -> Values:
+    """How much longer each of an arm's requests took than undisturbed, in the order they were sent: log."""
+    steady_ms = 1e3 * (FIRST_TOKEN_S + (TOKEN_S * (run.tokens - 1) if metric == "e2e_ms" else 0.0))
+    rows = np.flatnonzero(run.arm == arm)
+    log: Values = np.log(run.figures[metric] / steady_ms)[rows[np.argsort(run.start_s[rows])]]
+    return log
+
+
+def test_undisturbed_request_takes_first_token_and_time_of_its_tokens() -> None:
+    run = simulate()
+
+    assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
+    assert run.figures["tpot_ms"] == pytest.approx(45)
+
+
+def test_run_asks_every_prompt_of_both_arms_in_four_rounds() -> None:
+    run = simulate()
+
+    assert len(run) == (4 * 2 + 2) * 14 * 8
+    assert {int(count) for count in np.unique(run.prompt[run.arm == 1], return_counts=True)[1]} == {4}
+
+
+def test_control_round_stands_in_the_middle_and_asks_the_baseline_twice() -> None:
+    run = simulate()
+
+    assert set(run.round[run.arm == 2].tolist()) == {2}
+    assert set(run.arm[run.round == 2].tolist()) == {0, 2}
+
+
+def test_four_workers_ask_and_never_more() -> None:
+    run = simulate()
+    moments_s = run.start_s + 1e-6
+    running = ((run.start_s <= moments_s[:, None]) & (moments_s[:, None] < run.end_s)).sum(axis=1)
+
+    assert running.max() == 4
+
+
+def test_one_arm_is_asked_at_a_time() -> None:
+    run = simulate(own_noise=0.05, own_noise_s=20)
+    variant = run.arm == 1
+
+    for start_s, end_s in zip(run.start_s[variant], run.end_s[variant], strict=True):
+        assert not np.any((run.start_s[~variant] < end_s - 1e-9) & (run.end_s[~variant] > start_s + 1e-9))
+
+
+def test_records_stand_in_the_order_they_ended() -> None:
+    assert np.all(np.diff(simulate(slow_share=0.15, slow_times=4).end_s) >= 0)
+
+
+def test_same_seed_gives_the_same_run_and_another_seed_another() -> None:
+    runs = [simulate(seed, request_noise=0.02).end_s for seed in (1, 1, 2)]
+
+    assert np.array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+
+
+def test_rounds_are_as_many_as_the_world_says_and_a_control_round() -> None:
+    assert len(np.unique(simulate(rounds=6).round)) == 7
+
+
+def test_request_noise_has_its_sd_in_both_arms() -> None:
+    run = simulate(request_noise=0.02)
+
+    assert [slowness(run, arm).std() for arm in (0, 1)] == pytest.approx([0.02, 0.02], rel=0.15)
+
+
+def test_true_speed_up_divides_the_times_of_the_variant_alone() -> None:
+    run = simulate(true_speed_up=1.5)
+
+    assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
+    assert slowness(run, 1) == pytest.approx(-np.log(1.5))
+
+
+def test_prompt_spread_is_a_prompts_own_in_every_round() -> None:
+    run = simulate(prompt_spread=0.2)
+    rows = run.arm == 1
+    logs = np.log(run.figures["tpot_ms"][rows] / 45)
+    by_prompt = [logs[run.prompt[rows] == prompt] for prompt in range(len(run.prompts))]
+
+    assert max(np.ptp(values) for values in by_prompt) < 1e-6
+    assert np.std([values[0] for values in by_prompt]) == pytest.approx(0.2, rel=0.2)
+
+
+def test_drift_slows_both_arms_from_begin_to_end() -> None:
+    ends = [slowness(simulate(drift=0.15), arm)[[0, -1]] for arm in (0, 1)]
+
+    assert np.abs(ends)[:, 0] == pytest.approx(0, abs=0.01)
+    assert np.abs(ends)[:, 1] == pytest.approx(0.15, abs=0.02)
+
+
+def test_wave_rises_and_falls_by_its_amplitude() -> None:
+    log = slowness(simulate(wave=0.05), 0)
+
+    assert 0.05 < np.ptp(log) < 0.11
+
+
+def test_chained_noise_is_alike_from_request_to_request_of_both_arms() -> None:
+    run = simulate(chained_noise=0.05)
+    steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens - 1))
+    log = np.log(run.figures["e2e_ms"] / steady_ms)[np.lexsort((run.end_s, run.start_s))]
+
+    assert log.std() == pytest.approx(0.05, rel=0.3)
+    assert np.corrcoef(log[:-4], log[4:])[0, 1] > 0.5
+
+
+def test_tail_of_the_first_token_is_ten_times_for_its_share() -> None:
+    run = simulate(first_token_tail=0.05)
+    times = run.figures["ttft_ms"] / 1e3 / FIRST_TOKEN_S
+
+    assert np.mean(times >= 10) == pytest.approx(0.05, abs=0.02)
+    assert times.max() <= world_records.LONGEST_FIRST_TOKEN + 1e-6
+    assert run.figures["tpot_ms"] == pytest.approx(45)
+
+
+def correlate_arms(run: Observations) -> float:
+    """How alike the slowness of both arms is, request by request of the same prompt and round."""
+    order = np.lexsort((run.arm, run.prompt, run.round))
+    order = order[run.round[order] != run.round[run.arm == 2][0]]
+    steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens[order] - 1))
+    base, variant = np.log(run.figures["e2e_ms"][order] / steady_ms).reshape(-1, 2).T
+    return float(np.corrcoef(base, variant)[0, 1])
+
+
+def test_own_noise_of_one_server_is_not_the_others_and_a_wave_is() -> None:
+    assert abs(correlate_arms(simulate(own_noise=0.05, own_noise_s=200))) < 0.5
+    assert correlate_arms(simulate(wave=0.05)) > 0.9
+
+
+def test_longer_noise_is_averaged_less_by_a_request() -> None:
+    deviations = [slowness(simulate(own_noise=0.05, own_noise_s=noise_s), 0).std() for noise_s in (1, 5, 25)]
+
+    assert deviations == sorted(deviations)
+
+
+def test_chain_has_sd_1_and_its_correlation() -> None:
+    chain = world_records.draw_chain(100_000, 0.9, np.random.default_rng(3))
+
+    assert chain.std() == pytest.approx(1, abs=0.05)
+    assert np.corrcoef(chain[:-1], chain[1:])[0, 1] == pytest.approx(0.9, abs=0.01)
+
+
+def test_start_is_one_factor_of_a_server_for_the_whole_run() -> None:
+    run = simulate(start_spread=0.03)
+    factors = [slowness(run, arm) for arm in (0, 1)]
+
+    assert [np.ptp(values) < 1e-6 for values in factors] == [True, True]
+    assert abs(factors[0][0] - factors[1][0]) > 1e-3
+
+
+def test_restart_draws_a_new_factor_and_names_a_new_start() -> None:
+    run = simulate(start_spread=0.03, restarts=True, rounds=6)
+    rows = run.arm == 1
+    steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens[rows] - 1))
+    factors = np.round(run.figures["e2e_ms"][rows] / steady_ms, 6)
+
+    assert len(np.unique(factors)) == len(np.unique(run.start[rows])) == 6
+
+
+def test_control_has_the_start_of_its_server() -> None:
+    run = simulate(start_spread=0.03, restarts=True, rounds=6)
+    control = run.round == 3
+
+    assert len(np.unique(run.start[control])) == 1
+
+
+def test_cold_variant_is_slower_at_first_and_warm_after_a_tenth() -> None:
+    run = simulate(cold=0.3)
+    log = slowness(run, 1)
+
+    assert log[0] == pytest.approx(np.log(1.3), abs=0.03)
+    assert log[len(log) // 8 :] == pytest.approx(0, abs=1e-6)
+    assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
+
+
+def test_slow_requests_are_the_variants_and_of_their_share() -> None:
+    run = simulate(slow_share=0.15, slow_times=4)
+    times = np.exp(slowness(run, 1))
+
+    assert np.mean(np.isclose(times, 4)) == pytest.approx(0.15, abs=0.05)
+    assert slowness(run, 0) == pytest.approx(0, abs=1e-6)
+
+
+def test_noise_touches_what_runs_while_it_lasts() -> None:
+    half_speed = ServerClock(np.array([0.0, 10.0, 20.0, 40.0]), np.array([0.0, 10.0, 15.0, 35.0]))
+
+    assert [half_speed.find_end(begin_s, 4) for begin_s in (0, 8, 12, 24)] == pytest.approx([4, 14, 20, 28])
+
+
+def test_run_that_outlasts_its_world_is_refused() -> None:
+    with pytest.raises(OverflowError, match="longer than the 10 s"):
+        ServerClock(np.array([0.0, 10.0]), np.array([0.0, 10.0])).find_end(8, 4)

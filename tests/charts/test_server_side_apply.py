@@ -1,0 +1,121 @@
+"""What is written is what the API server stores, so that no apply conflicts with another kind of apply, or repeats.
+
+Source: kubernetes.io docs/reference/using-api/server-side-apply: an atomic struct has one owner as a whole, so a field
+of it that the server fills in belongs to whoever wrote the others; and a value that the server drops is never owned.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+import pytest
+import yaml
+from chart_cases import ENVIRONMENTS, ROOT
+
+Object = dict[str, Any]
+MINOR = "1.36"
+# of atomic structs, the fields that the API server fills in where they are left out (k8s.io/api types.go, 1.36)
+FILLED = {
+    "io.k8s.api.core.v1.ObjectFieldSelector": {"apiVersion"},
+    "io.k8s.api.core.v1.ResourceFieldSelector": {"divisor"},
+    "io.k8s.api.rbac.v1.RoleRef": {"apiGroup"},
+    "io.k8s.api.admissionregistration.v1.MatchResources": {"matchPolicy", "namespaceSelector", "objectSelector"},
+    "io.k8s.api.admissionregistration.v1.NamedRuleWithOperations": {"scope"},
+}
+# empty, and stored all the same: a pointer that says "no class", a selector of all pods, which is required, and those
+# that the server would fill in
+KEPT = {
+    ("PersistentVolumeClaim", "spec/storageClassName"), ("NetworkPolicy", "spec/podSelector"),
+    ("ValidatingAdmissionPolicy", "spec/matchConstraints/namespaceSelector"),
+    ("ValidatingAdmissionPolicy", "spec/matchConstraints/objectSelector"),
+}  # fmt: skip
+RENDERED = [
+    pytest.param(body, id=f"{path.relative_to(ROOT / 'manifests')}-{body['metadata']['name']}")
+    for name in ENVIRONMENTS
+    for path in sorted((ROOT / "manifests" / name).rglob("*.yaml"))
+    if path.name != "kustomization.yaml"
+    for body in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
+]
+
+
+@cache
+def definitions() -> dict[str, Any]:
+    folder = files("kubernetes_validate") / "kubernetes-json-schema" / f"v{MINOR}.0-local-strict"
+    return json.loads((folder / "_definitions.json").read_text())["$defs"]
+
+
+def definition(body: Object) -> str | None:
+    """The name of an object's schema; None for those of the GitOps tools, which are stored as they are written."""
+    group, _, version = body["apiVersion"].rpartition("/")
+    wanted = {"group": group, "kind": body["kind"], "version": version}
+    kinds = ((name, found.get("x-kubernetes-group-version-kind", [])) for name, found in definitions().items())
+    return next((name for name, served in kinds if wanted in served), None)
+
+
+def structs(value: Any, schema: Object) -> Iterator[tuple[str, Object]]:
+    """Yield each struct of a value, with the name of its schema, unless the field is merged in spite of it."""
+    name = schema.get("$ref", "").rpartition("/")[2]
+    whole = definitions()[name] | {key: found for key, found in schema.items() if key != "$ref"} if name else schema
+    if isinstance(value, list):
+        for each in value:
+            yield from structs(each, whole.get("items", {}))
+    elif isinstance(value, dict):
+        if whole.get("x-kubernetes-map-type") == "atomic":
+            yield name, value
+        for key, inner in value.items():
+            yield from structs(inner, whole.get("properties", {}).get(key, {}))
+
+
+def incomplete(body: Object) -> list[str]:
+    """The fields that the API server would fill into an atomic struct of an object."""
+    kind = definition(body)
+    found = structs(body, {"$ref": kind}) if kind else ()
+    return [f"{name}.{field}" for name, struct in found for field in FILLED.get(name, set()) - set(struct)]
+
+
+def dropped(value: Any, path: str = "") -> list[str]:
+    """The paths of what is empty, which the API server stores as nothing; the core's API group is "" and stays."""
+    if value in ("", None, [], {}) and not re.search(r"/apiGroups/\d+$", path):
+        return [path]
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [lost for key, inner in pairs for lost in dropped(inner, f"{path}/{key}" if path else str(key))]
+
+
+@pytest.mark.parametrize("body", RENDERED)
+def test_the_server_fills_nothing_into_an_atomic_struct(body: Object) -> None:
+    assert incomplete(body) == []
+
+
+@pytest.mark.parametrize("body", RENDERED)
+def test_nothing_is_written_that_the_server_drops(body: Object) -> None:
+    lost = dropped(body) if definition(body) else []
+
+    assert [path for path in lost if (body["kind"], path) not in KEPT] == []
+
+
+def job() -> Object:
+    bodies = (parameter.values[0] for parameter in RENDERED)
+    found: Any = next(body for body in bodies if isinstance(body, dict) and body["kind"] == "CronJob")
+    return copy.deepcopy(found)
+
+
+def test_a_field_reference_without_its_version_is_found() -> None:
+    body = job()
+    spec = body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    read = next(each["valueFrom"] for each in spec["containers"][0]["env"] if "fieldRef" in each.get("valueFrom", {}))
+    del read["fieldRef"]["apiVersion"]
+
+    assert incomplete(body) == ["io.k8s.api.core.v1.ObjectFieldSelector.apiVersion"]
+
+
+def test_an_empty_list_is_found() -> None:
+    body = job()
+    body["spec"]["jobTemplate"]["spec"]["template"]["spec"]["imagePullSecrets"] = []
+
+    assert dropped(body) == ["spec/jobTemplate/spec/template/spec/imagePullSecrets"]

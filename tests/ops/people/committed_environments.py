@@ -1,0 +1,15 @@
+"""The environments of this repository, by name."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from tandem.ops.people.doc import ROOT
+from tandem.spec.environment import Environment
+from tandem.spec.load import load
+
+
+@cache
+def committed() -> dict[str, Environment]:
+    declared = load(ROOT / "environments", ROOT / "experiments", ()).environments
+    return {name: file.environment for name, file in declared.items() if file.environment}
