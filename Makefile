@@ -132,7 +132,7 @@ upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/up
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/measurement.md
 	$(BIN)/python benchmarks/coverage.py --write
 
-worlds: setup ## count false words of reports in 19 worlds, half an hour: the table of docs/measurement.md; SEED=S
+worlds: setup ## count false words of reports in 20 worlds, half an hour: the table of docs/measurement.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
 
 real: setup ## measure real vLLM servers on this machine; 4 GB of disk, 40 minutes; BUSY=1 on a busy one; KEEP=1

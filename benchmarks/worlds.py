@@ -67,6 +67,7 @@ WORLDS = (
           rounds=FEWEST_STARTS),
     World(name="cold 30 %", kind="beyond a run", cold=0.3),
     World(name="15 % at 4 times", kind="beyond a run", true_speed_up=1.25, slow_share=0.15, slow_times=4.0),
+    World(name="2 % at 20 times", kind="beyond a run", true_speed_up=1.25, slow_share=0.02, slow_times=20.0),
 )  # fmt: skip
 
 

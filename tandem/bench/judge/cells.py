@@ -26,6 +26,7 @@ from tandem.bench.judge.interval import (
     Estimate,
     RoundNoise,
     estimate,
+    full_rounds,
     pool_round_noise,
 )
 from tandem.bench.judge.observations import UNKNOWN, Observations
@@ -101,8 +102,7 @@ class _Measured:
 def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) -> Iterator[_Measured]:
     seen, baseline = grouped.seen, grouped.seen.baseline
     floors = {(one.class_, one.load, one.metric): one.ratio for one in controls.floors if not math.isnan(one.ratio)}
-    failures = survivors.count(grouped, baseline, variant)
-    starts_of_baseline, starts = _starts(grouped, baseline), _starts(grouped, variant)
+    failures, starts = survivors.count(grouped, baseline, variant), _starts(grouped, variant)
     void = because.void(controls) or worthless(grouped, baseline, variant)
     tallies = because.tally(grouped, baseline), because.tally(grouped, variant)
     places = np.unique(grouped.cells()).tolist()
@@ -122,13 +122,13 @@ def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) 
                 pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise[metric], level=level
             )
             floor = floors.get((seen.classes[class_], seen.loads[load], metric))
-            fewest_starts = min(starts_of_baseline[cell] or 0, starts[cell] or 0)
-            crossed = found is not None and found.starts > 0 and fewest_starts >= FEWEST_STARTS
+            crossed = found is not None and found.starts >= FEWEST_STARTS
+            rounds = int(full_rounds(pairs.by_round).sum())
             yield _Measured(
                 baseline=baseline, variant=variant, class_=seen.classes[class_], load=seen.loads[load], metric=metric,
                 pairs=pairs, starts=starts[cell], evidence="across-starts" if crossed else "one-start",
                 floor=None if floor is None else max(floor, 1.0),
-                barred=void or failures.barred(cell, baseline, variant) or because.few_rounds(len(pairs.rounds)),
+                barred=void or failures.barred(cell, baseline, variant) or because.few_rounds(rounds),
                 found=found, noise=noise[metric], tails=estimate_tails(pairs, found, noise[metric], level)
                 if found is not None and metric == TAILED else (),
                 absent="" if found else because.absent(*tallies, cell, metric, len(pairs.logs)),
@@ -148,14 +148,15 @@ def _starts(grouped: Grouped, arm: str) -> list[int | None]:
 class _Judged(NamedTuple):
     """What an estimate is called with all `tests` of the report taken into account, and what would decide it.
 
-    `opposed` is why the mean or the 90th percentile changed the median's word; empty where they did not.
+    `median` is the word without its mean and percentile, `opposition` what they say against it; empty of nothing.
     """
 
     word: Word
     tests: int
     adjusted_p: float
     told: bool
-    opposed: str
+    median: Word
+    opposition: str
     tails: tuple[TailSpeedUp, ...]
     detectable: float
     prompts: int | None
@@ -181,11 +182,12 @@ def _judged(some: Sequence[_Measured], margin: float, level: float) -> Iterator[
     words = [_word(each, each.found, told=sure, margin=asked.margin) for each, sure in zip(some, told, strict=True)]
     spoken = [_speak_tails(each, of_tails, asked.margin, level) for each in some]
     weighed = _weigh(some, words, spoken, asked.margin, level)
-    further = _further(some, [left.word for left in weighed], asked)
+    decided = ["same" if left.opposition else left.word for left in weighed]  # no number of prompts mends a tail
+    further = _further(some, decided, asked)
     for place, left in enumerate(weighed):
         yield _Judged(
-            left.word, tests, float(adjusted[place]), bool(told[place]), left.why, spoken[place], exp(least[place]),
-            *further[place],
+            left.word, tests, float(adjusted[place]), bool(told[place]), words[place], left.opposition, spoken[place],
+            exp(least[place]), *further[place],
         )  # fmt: skip
 
 
@@ -218,12 +220,13 @@ def _weigh(
     """Return the words that are left once means and 90th percentiles were looked at."""
     pooled: dict[tuple[str, Word], tuple[TailEstimate, ...]] = {}
     for variant, word in {(each.variant, word) for each, word in zip(some, words, strict=True) if each.tails}:
-        if word in {"faster", "slower"}:
+        if word != "no evidence":
             alike = [
                 each
-                for each in some
+                for each, own in zip(some, words, strict=True)
                 if each.variant == variant and each.tails and each.found is not None and not each.barred
-                and (each.found.log > 0) == (word == "faster")  # medians that go this way, called or not
+                # medians that go this way, called or not
+                and (own == "same" if word == "same" else (each.found.log > 0) == (word == "faster"))
             ]  # fmt: skip
             pooled[variant, word] = pool_tails([each.pairs for each in alike], alike[0].noise, level)
     return [
@@ -257,6 +260,7 @@ def _cell(each: _Measured, judged: _Judged | None, margin: float) -> Cell:
         speed_up=_speed_up(pairs, found), p=found.p if found else None,
         adjusted_p=judged.adjusted_p if judged else None, noise_floor=each.floor,
         tails=judged.tails if judged else (), evidence=each.evidence,
+        opposition=(judged.opposition or None) if judged else None,
         verdict=judged.word if judged else "no evidence", why=_why(each, judged, margin),
         detectable=judged.detectable if judged else None,
         more_prompts=judged.prompts if judged else None, more_rounds=judged.rounds if judged else None,
@@ -269,8 +273,11 @@ def _why(each: _Measured, judged: _Judged | None, margin: float) -> str:
         return each.absent
     if each.barred:
         return each.barred
-    if judged.opposed:
-        return f"{judged.opposed}; median {because.called(speed_up, judged.adjusted_p, judged.tests, each.floor)}"
+    if judged.opposition:
+        joined = "but" if judged.word == "no evidence" else "and"
+        median = "the same" if judged.median == "same" else judged.median
+        opposed = f"the median is {median}, {joined} {judged.opposition}"
+        return f"{opposed}; median {because.called(speed_up, judged.adjusted_p, judged.tests, each.floor)}"
     if judged.word == "same":
         return because.same(speed_up, margin)
     if judged.word != "no evidence":

@@ -18,6 +18,7 @@ from tandem.bench.judge.form import MARGIN, Check, MarkedRound
 from tandem.bench.judge.headline import DECIDING
 from tandem.bench.judge.interval import FEWEST_STARTS, Estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
+from tandem.bench.judge.pairs import Grouped
 from tandem.bench.rounds import RoundLoad
 
 LEAST_S = 1.0
@@ -149,18 +150,32 @@ def placement(seen: Observations) -> Check:
     return Check(name="placement", result="caution", sentence=told)
 
 
-def start(seen: Observations) -> Check:
+def start(grouped: Grouped) -> Check:
     """Return whether what starts differ by is in the intervals; where it is not, the word itself says so."""
+    seen = grouped.seen
     had = _by_arm(seen, seen.start)
     if not any(had.values()):
         return Check(name="start", result="absent", sentence="no record says which start of its server it met")
     told = "; ".join(
         f"{arm} was met in {len(codes)} start{'' if len(codes) == 1 else 's'}" for arm, codes in had.items()
     )
-    if min(map(len, had.values())) >= FEWEST_STARTS:
-        return Check(name="start", result="passed", sentence=f"{told}: starts are a factor of the intervals")
+    independent = min(_count_starts(grouped), default=0)
+    if independent >= FEWEST_STARTS:
+        said = f"{told}: starts are a factor of the intervals, {independent} or more that share no server's start"
+        return Check(name="start", result="passed", sentence=said)
     few = f"{told}: the interval leaves out how starts differ, {FEWEST_STARTS} starts of each arm put it in"
     return Check(name="start", result="absent", sentence=few)
+
+
+def _count_starts(grouped: Grouped) -> Iterator[int]:
+    """Yield how many independent starts each judged class has, by the deciding metric."""
+    seen = grouped.seen
+    for place in np.unique(grouped.cells()).tolist():
+        class_, load = divmod(place, len(seen.loads))
+        for variant in seen.variants:
+            pairs = grouped.pairs(baseline=seen.baseline, variant=variant, class_=class_, load=load, metric=DECIDING)
+            if len(pairs.rounds):
+                yield len(set(pairs.starts.tolist()) - {UNKNOWN})
 
 
 def _by_arm(seen: Observations, codes: Whole) -> dict[str, list[int]]:

@@ -44,7 +44,7 @@ def controls(seen: Observations) -> Controls:
     course = Course.of(seen, grouped.rows())
     checks = (
         itself, drift(course), order(seen, course), conditions.warm_up(seen, course), client,
-        conditions.placement(seen), conditions.start(seen), conditions.errors(seen),
+        conditions.placement(seen), conditions.start(grouped), conditions.errors(seen),
     )  # fmt: skip
     return Controls(
         checks=checks, floors=floors, marked=marked, cautions=tuple(_cautions(checks)),

@@ -98,6 +98,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         noise_floor: a speed-up nearer to 1 than this ratio (above 1) is never called; None without a control.
         tails: mean and 90th percentile, of `e2e_ms` alone; empty without an interval.
         evidence: what the verdict holds for.
+        opposition: what mean or 90th percentile say against the median, where that changed the verdict; else None.
         verdict: what may be said.
         why: why it is this verdict, for a person.
         detectable: the smallest speed-up (above 1) that so many prompts would find four times out of five.
@@ -120,6 +121,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     noise_floor: float | None = None
     tails: tuple[TailSpeedUp, ...] = ()
     evidence: Evidence = "one-start"
+    opposition: str | None = None
     verdict: Word
     why: str
     detectable: float | None = None

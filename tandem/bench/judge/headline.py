@@ -33,7 +33,7 @@ from tandem.bench.judge.form import (
     Share,
     Word,
 )
-from tandem.bench.judge.interval import FEWEST_STARTS, LEVEL, estimate
+from tandem.bench.judge.interval import LEVEL, estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
 from tandem.bench.judge.pairs import Grouped
 from tandem.bench.judge.ratio import ratio_of
@@ -53,7 +53,6 @@ _UNRESERVED = ("no evidence", "not comparable", "void")
 _OUTPUTS: Mapping[OutputFinding, str] = {
     "the same": "", "not shown": ", output not shown to be the same", "not the same": " but not the same output",
 }  # fmt: skip
-_STARTS_HELP = f"{FEWEST_STARTS} starts of each arm put it in"
 _Place = tuple[str, Load]
 
 
@@ -242,8 +241,17 @@ def _sentence(case: _Case, finding: Finding) -> str:
     compared = said.compared(case.variant, case.baseline, [case.of(word) for word in _WORDS], case.margin)
     if finding == "no evidence" and not case.of("same"):
         return f"{compared}{_nothing(case)}{_refused(case)}."
-    start = "Within one start of each server, " if case.evidence == "one-start" and finding != "no evidence" else ""
+    start = "" if case.evidence == "across-starts" or finding == "no evidence" else _within(case)
     return f"{start}{compared}{_OUTPUT_SENTENCES[case.output]}{_refused(case)}."
+
+
+def _within(case: _Case) -> str:
+    """Return of which starts a word is true, as the beginning of a sentence."""
+    rows = case.seen.of_arm(case.baseline) | case.seen.of_arm(case.variant)
+    arms, starts = case.seen.arm[rows], case.seen.start[rows]
+    if len(set(zip(arms.tolist(), starts.tolist(), strict=True))) > 2:  # noqa: PLR2004 - one of each arm
+        return "Within the starts that were measured, "
+    return "Within one start of each server, "
 
 
 def _refused(case: _Case) -> str:
@@ -317,14 +325,11 @@ def _of_absent(case: _Case) -> Iterator[str]:
     done = {check.name for check in case.controls.checks if check.result != "absent"}
     if not case.controls.floors and not any("noise floor" in caution for caution in case.controls.cautions):
         yield "no noise floor: the baseline was not asked against itself"
-    for known, fewest, name, differ in (
-        (_known(case, case.seen.placement), 2, "placement", "the halves of a host differ"),
-        (_known(case, case.seen.start), FEWEST_STARTS, "start", f"starts of a server differ; {_STARTS_HELP}"),
-    ):
-        if known < fewest and name not in done:
-            number_of = f"{known} {name}{'' if known == 1 else 's'}" if known else f"no {name} is recorded"
-            yield f"{number_of} of {case.variant}: the interval leaves out how {differ}"
-    own = {"baseline against itself", "placement", "start"}
+    known = _known(case, case.seen.placement)
+    if known < 2 and "placement" not in done:  # noqa: PLR2004 - here, then there
+        number_of = "1 placement" if known else "no placement is recorded"
+        yield f"{number_of} of {case.variant}: the interval leaves out how the halves of a host differ"
+    own = {"baseline against itself", "placement"}
     yield from (check.sentence for check in case.controls.checks if check.result == "absent" and check.name not in own)
     if case.controls.marked:
         count = len(case.controls.marked)

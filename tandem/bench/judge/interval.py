@@ -74,7 +74,8 @@ class Estimate:
         p: of the test that it is 0, two-sided.
         bends: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is Student's.
         shared: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower it.
-        starts: how many starts of the servers are a factor of the interval; 0 where it leaves out how starts differ.
+        starts: how many independent starts of the servers are a factor of the interval; 0 where it leaves out how they
+            differ.
     """
 
     log: float
@@ -106,7 +107,8 @@ def estimate(  # noqa: PLR0913 - the signature is a sentence: values, what they 
         logs: one log-ratio a prompt, above 0 where the variant is better. Shapes: (prompts,).
         by_round: the same in each round, NaN where absent. With `starts` it decides whether starts are a factor.
             Shapes: (prompts, rounds).
-        starts: code of the pair of starts of each round, -1 where unknown. Shapes: (rounds,).
+        starts: code of each round, the same for rounds that share a start of a server, -1 where unknown. Shapes:
+            (rounds,).
         placements: code of the placement of each round, -1 where unknown: an effect that swapping takes out, so it
             is taken out of the starts' spread too. Shapes: (rounds,).
         noise: of a round, as `pool_round_noise` has it from all classes. Starts that are a factor have it in them.
@@ -135,6 +137,16 @@ def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
     if not df:
         return NO_NOISE
     return RoundNoise(max(sum(noise.variance * noise.df for noise, _ in classes) / df, 0.0), df)
+
+
+def full_rounds(by_round: Values) -> Mask:
+    """Return which rounds have at least half of the prompts: fewer say nothing of what a round has of its own.
+
+    Args:
+        by_round: log-ratios, NaN where absent. Shapes: (prompts, rounds).
+    """
+    full: Mask = np.isfinite(by_round).sum(axis=0) >= max((1 - _MOST_ABSENT) * len(by_round), 1)
+    return full
 
 
 def resample_prompts(count: int, seed: int = 0) -> Values:
@@ -193,7 +205,7 @@ def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
 
     None of a class of fewer than FEWEST_PROMPTS prompts or FEWEST_ROUNDS rounds, or with too much absent.
     """
-    cells = by_round[:, np.isfinite(by_round).any(axis=0)]
+    cells = by_round[:, full_rounds(by_round)]
     absent = ~np.isfinite(cells)
     rows, columns = cells.shape
     if rows < FEWEST_PROMPTS or columns < FEWEST_ROUNDS or absent.mean() > _MOST_ABSENT:

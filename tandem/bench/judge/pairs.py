@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
+from scipy import sparse
+from scipy.sparse import csgraph
 
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.judge.observations import UNKNOWN, Observations
@@ -45,9 +47,9 @@ class Pairs:
         logs: log speed-up of each, above 0 where the variant is better: of the medians of all its requests.
         by_round: the same of each round alone, P x R; NaN where an arm did not answer in it.
         rounds: numbers of the rounds, R of them.
-        starts: code of the pair of starts that the servers of the two arms had in each round; UNKNOWN where a record of
-            it does not say.
-        placements: the same of where the servers ran.
+        starts: code of each round, the same for rounds that share a start of either arm's server, so that rounds of
+            other codes are independent of each other; UNKNOWN where a record does not say its start.
+        placements: code of the pair of places where the servers ran in each round; UNKNOWN likewise.
         baseline, measured: the medians, in the metric's unit.
         requests: what all of it is made of.
     """
@@ -276,9 +278,24 @@ def _rounds(rows: _Rows) -> _Rounds:
     return _Rounds(
         rows.cell[first],
         rows.round[first],
-        _of_both(rounds, rows.arm, rows.start),
+        _join_starts(rounds, rows),
         _of_both(rounds, rows.arm, rows.placement),
     )
+
+
+def _join_starts(rounds: Whole, rows: _Rows) -> Whole:
+    """Return a code of each round, the same for rounds of a cell that share a start, directly or through others."""
+    number, starts = _number(rounds), int(rows.start.max(initial=UNKNOWN)) + 1
+    if not starts:
+        return np.full(number, UNKNOWN)
+    node = number + rows.cell * starts + rows.start
+    known = rows.start != UNKNOWN
+    size = number + (int(rows.cell.max()) + 1) * starts
+    ones = np.ones(int(known.sum()), np.int8)
+    graph = sparse.coo_matrix((ones, (rounds[known], node[known])), shape=(size, size))
+    codes: Whole = csgraph.connected_components(graph, directed=False)[1][:number].astype(np.intp)
+    codes[np.unique(rounds[~known])] = UNKNOWN
+    return codes
 
 
 def _of_both(rounds: Whole, arm: Whole, code: Whole) -> Whole:

@@ -30,8 +30,9 @@ from tandem.bench.quantiles import Values
 
 QUANTILE = 0.9
 TAIL_NAMES: dict[TailName, str] = {"mean": "mean", "p90": "90th percentile"}
-_RESAMPLES = 500
-_NUMBERS = 4_000_000  # of one arm's resampled requests: 32 MB
+_MEDIANS: dict[Word, str] = {"faster": "a faster median", "slower": "a slower median", "same": "the same median"}
+_RESAMPLES, _FEWEST_RESAMPLES = 500, 100
+_NUMBERS = 4_000_000  # of one arm's resampled requests: 32 MB, until _FEWEST_RESAMPLES of many requests take more
 
 
 class WordLimits(NamedTuple):
@@ -102,22 +103,24 @@ def _estimate_mean(pairs: Pairs, noise: RoundNoise, level: float) -> TailEstimat
     group = (requests.arm * prompts + requests.prompt) * rounds + requests.round
     size = 2 * prompts * rounds
     count = np.bincount(group, minlength=size).reshape(2, prompts, rounds)
-    total = np.bincount(group, requests.value, minlength=size).reshape(2, prompts, rounds)
+    largest = [float(requests.value[requests.arm == arm].max()) for arm in (0, 1)]  # no sum of large ones overflows
+    values = requests.value / np.array(largest)[requests.arm]
+    total = np.bincount(group, values, minlength=size).reshape(2, prompts, rounds)
     of_prompts = total.sum(axis=2) / count.sum(axis=2)
     means = of_prompts.mean(axis=1)
-    log = float(np.log(means[0]) - np.log(means[1]))  # so that no quotient of two far apart overflows
+    log = float(np.log(means[0]) - np.log(means[1]) + np.log(largest[0]) - np.log(largest[1]))
     with np.errstate(invalid="ignore"):
         of_rounds = total / count  # NaN where a prompt was not answered in a round
     linear = log - (of_prompts[1] / means[1] - of_prompts[0] / means[0])
     by_round = log - (of_rounds[1] / means[1] - of_rounds[0] / means[0])
     mean = estimate(linear, by_round, pairs.starts, placements=pairs.placements, noise=noise, level=level)
     assert mean is not None  # the cell has as many prompts as its median, which has an estimate
-    return TailEstimate("mean", float(means[0]), float(means[1]), mean)
+    return TailEstimate("mean", largest[0] * float(means[0]), largest[1] * float(means[1]), mean)
 
 
 def _estimate_percentile(pairs: Pairs, shared: RoundNoise, level: float) -> TailEstimate:
     requests, prompts = pairs.requests, len(pairs.prompts)
-    draws = min(_RESAMPLES, max(_NUMBERS // max(len(requests.value), 1), 100))
+    draws = min(_RESAMPLES, max(_NUMBERS // max(len(requests.value), 1), _FEWEST_RESAMPLES))
     weights = np.vstack([np.full((1, prompts), 1 / prompts), resample_prompts(prompts)[:draws]])
     baseline, measured = (_weigh_percentile(requests, arm, weights) for arm in (0, 1))
     logs = np.log(baseline) - np.log(measured)
@@ -140,10 +143,13 @@ def _weigh_percentile(requests: CellRequests, arm: int, weights: Values) -> Valu
 
 
 class TailVerdict(NamedTuple):
-    """The word of a cell once its mean and 90th percentile were looked at, and why they changed it; empty else."""
+    """The word of a cell once its mean and 90th percentile were looked at, and what they say against the median's.
+
+    `opposition` is empty where they left the word as it was.
+    """
 
     word: Word
-    why: str
+    opposition: str
 
 
 def weigh_tails(
@@ -158,36 +164,35 @@ def weigh_tails(
     Args:
         word: of the median.
         tails: mean and 90th percentile of the cell. words: what each is called by itself.
-        pooled: the same over all requests of the variant's cells whose medians go this way: it speaks for a cell whose
-            mean is not called by itself.
+        pooled: the same over all requests of the variant's cells whose medians go this way, or are the same too: slow
+            requests that are few show there. Where the cell's own mean is called as its median is, their percentile,
+            which mixes classes of other speed-ups, does not speak for it; their mean does.
         limits: what is called nothing.
     """
+    everywhere = f"over all classes with {_MEDIANS.get(word, '')} the "
     if word == "same":
-        other = [tail for tail, own in zip(tails, words, strict=True) if own in {"faster", "slower"}]
-        beyond = [tail for tail in other if abs(tail.estimate.log) > limits.margin]
-        return (
-            TailVerdict("mixed", f"the median is the same, and the {describe_tail(beyond[0])}")
-            if beyond
-            else TailVerdict(word, "")
-        )
+        called = [tail for tail, own in zip(tails, words, strict=True) if own in {"faster", "slower"}]
+        beyond = [(tail, "the ") for tail in called if abs(tail.estimate.log) > limits.margin]
+        beyond += [(tail, everywhere) for tail in pooled[:1] if abs(tail.estimate.log) > limits.margin]
+        for tail, where in beyond:
+            shown = tail in called or tail.estimate.low > 0 or tail.estimate.high < 0
+            return TailVerdict("mixed" if shown else "no evidence", f"{where}{describe_tail(tail)}")
     if word not in {"faster", "slower"}:
         return TailVerdict(word, "")
     way = 1.0 if word == "faster" else -1.0
     called_alone = any(tail.statistic == "mean" and own == word for tail, own in zip(tails, words, strict=True))
-    everywhere = f"over all classes with a {word} median "
     against = [
         (tail, where)
-        for where, some in (("", tails), (everywhere, () if called_alone else pooled))
+        for where, some in (("the ", tails), (everywhere, pooled[:1] if called_alone else pooled))
         for tail in some
         if _is_unsure(tail, way, limits.margin)
     ]
     for tail, where in against:
-        ends, floor = (way * tail.estimate.low, way * tail.estimate.high), 0.0 if where else limits.floor
-        if max(ends) < 0 and way * tail.estimate.log < -floor:
-            return TailVerdict("mixed", f"the median is {word}, and {where}the {describe_tail(tail)}")
+        ends = way * tail.estimate.low, way * tail.estimate.high
+        if max(ends) < 0 and way * tail.estimate.log < -limits.floor:
+            return TailVerdict("mixed", f"{where}{describe_tail(tail)}")
     for tail, where in against:
-        told = f"the median is {word}, but {where}the {describe_tail(tail)}, which may be the other way"
-        return TailVerdict("no evidence", told)
+        return TailVerdict("no evidence", f"{where}{describe_tail(tail)}, which may be the other way")
     return TailVerdict(word, "")
 
 

@@ -233,8 +233,13 @@ def test_what_the_intervals_leave_out_stands_in_the_reasons():
     found = headline(run(a=2.0))
     assert "no noise floor: the baseline was not asked against itself." in found.reasons
     assert "no placement is recorded of spec: the interval leaves out how the halves of a host differ." in found.reasons
-    leaves_out = "the interval leaves out how starts of a server differ; 6 starts of each arm put it in."
-    assert f"no start is recorded of spec: {leaves_out}" in found.reasons
+
+
+def test_few_starts_stand_in_the_reasons_with_what_puts_them_in():
+    seen = run(a=2.0)
+    sentence = "base was met in 1 start; spec was met in 1 start: the interval leaves out how starts differ"
+    check = Check(name="start", result="absent", sentence=sentence)
+    assert f"{sentence}." in headline(seen, Controls(checks=(check,))).reasons
 
 
 def test_what_a_check_says_is_not_said_twice():

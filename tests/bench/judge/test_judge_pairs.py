@@ -119,23 +119,49 @@ def test_a_round_that_the_mask_does_not_reach_counts_whatever_its_number():
     assert list(cell(observed(asked), rounds=np.array([False])).rounds) == [-3, 10**15]
 
 
-def test_a_round_is_told_by_the_pair_of_starts_and_is_unknown_where_one_did_not_say():
-    starts = (("b0", "s0"), ("b0", "s1"), ("b0", "s0"), ("b1", None))
-    asked = [
+def started(*starts):
+    """A request of each arm in each round, at the starts of base and spec."""
+    return cell(observed([
         Asked(arm=arm, round=number, start=start)
         for number, both in enumerate(starts)
         for arm, start in zip(("base", "spec"), both, strict=True)
-    ]
-    found = cell(observed(asked))
-    assert found.starts[0] == found.starts[2] != found.starts[1]
-    assert (found.starts[3], list(found.placements)) == (UNKNOWN, [UNKNOWN] * 4)
+    ])).starts  # fmt: skip
 
 
-def test_a_start_within_a_round_is_another_pair():
-    asked = [Asked(arm=arm, round=number, start=f"{arm}0") for number in range(2) for arm in ("base", "spec")]
-    asked.append(Asked(arm="spec", round=1, slot=1, start="spec1"))
-    found = cell(observed(asked))
-    assert found.starts[0] != found.starts[1]
+def test_rounds_that_share_a_start_have_one_code():
+    codes = started(("b0", "s0"), ("b0", "s1"), ("b2", "s1"), ("b3", "s3"))
+
+    assert codes[0] == codes[1] == codes[2] != codes[3]
+
+
+def test_a_round_is_unknown_where_one_record_did_not_say_its_start():
+    codes = started(("b0", "s0"), ("b1", None))
+
+    assert codes[0] != UNKNOWN
+    assert codes[1] == UNKNOWN
+
+
+def test_no_recorded_start_is_unknown_everywhere():
+    assert list(started((None, None), (None, None))) == [UNKNOWN] * 2
+
+
+def test_starts_of_two_classes_do_not_join_each_other():
+    asked = [
+        Asked(arm=arm, class_=class_, round=number, start=f"{arm}{start}")
+        for class_, starts in (("repeat", (0, 1)), ("chat", (0, 0))) for number, start in enumerate(starts)
+        for arm in ("base", "spec")
+    ]  # fmt: skip
+    codes = cell(observed(asked)).starts
+
+    assert codes[0] != codes[1]
+
+
+def test_a_start_within_a_round_joins_the_rounds_that_met_it():
+    asked = [Asked(arm=arm, round=number, start=f"{arm}{number}") for number in range(3) for arm in ("base", "spec")]
+    asked.append(Asked(arm="spec", round=1, slot=1, start="spec2"))
+    codes = cell(observed(asked)).starts
+
+    assert codes[0] != codes[1] == codes[2]
 
 
 def test_what_is_grouped_once_is_what_each_cell_alone_gives():

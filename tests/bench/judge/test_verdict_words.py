@@ -96,6 +96,32 @@ def test_a_round_that_is_left_out_counts_as_none():
     assert {cell.verdict for cell in found} == {"no evidence"}
 
 
+@pytest.mark.parametrize(("answered", "word"), [(2, "no evidence"), (3, "faster")])
+def test_a_round_counts_with_half_of_its_prompts(answered, word):
+    seen = twice_as_fast(4)
+    late = (seen.round == 3) & (seen.prompt >= answered)
+    found = cells(replace(seen, failed=late), Controls(), margin=MARGIN)
+
+    assert next(cell.verdict for cell in found if cell.metric == "e2e_ms") == word
+
+
+def test_starts_that_rounds_share_are_no_evidence_across_starts():
+    rows = [
+        Asked(
+            arm=arm, prompt=f"p{prompt}", round=number, start=start,
+            e2e_ms=ms * by * (1 + 0.001 * number) / (2.0 if arm == "spec" else 1.0),
+        )
+        for number in range(12) for arm, start in (("base", f"b{number // 2}"), ("spec", f"s{(number + 1) // 2}"))
+        for prompt, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
+    ]  # fmt: skip
+
+    assert headline(observed(rows)).evidence == "one-start"
+
+
+def test_few_starts_are_named_as_measured():
+    assert headline(started(3, 3)).sentence.startswith("Within the starts that were measured, spec answers ")
+
+
 def test_without_a_recorded_start_the_word_is_within_one_start():
     found = headline(twice_as_fast())
 
