@@ -170,10 +170,16 @@ def describe_objects(
 
 
 def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Yield each leaf that differs, with its last two keys, the old value and the new one; JSON in a text is read."""
+    """Yield each leaf that differs, with its last two keys, the old value and the new one; JSON in a text is read.
+
+    A key that one side lacks is told without its value, which may be a whole file.
+    """
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**old, **new}:
-            yield from list_changes(old.get(key), new.get(key), f"{path}/{key}")
+            if key in old and key in new:
+                yield from list_changes(old[key], new[key], f"{path}/{key}")
+            else:
+                yield f"`{name_leaf(f'{path}/{key}')}`: {'new' if key in new else 'gone'}"
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for mine, theirs in zip(old, new, strict=True):
             yield from list_changes(mine, theirs, path)
@@ -182,7 +188,12 @@ def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
         if all(text.startswith(("[{", "{")) for text in texts):
             yield from list_changes(json.loads(texts[0]), json.loads(texts[1]), path)
         else:
-            yield f"`{'.'.join(path.split('/')[-2:])}`: {describe_change(*texts)}"
+            yield f"`{name_leaf(path)}`: {describe_change(*texts)}"
+
+
+def name_leaf(path: str) -> str:
+    """Return the last two keys of a path."""
+    return ".".join(path.split("/")[-2:])
 
 
 def describe_change(old: str, new: str) -> str:

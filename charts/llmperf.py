@@ -25,6 +25,7 @@ from tandem.spec.built_image import LLMPERF
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
+from tandem.spec.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
 
 # the sample's settings (docs/measurement.md, "llmperf"); how often it called the tool is not said: without end
 INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 4, 8
@@ -34,8 +35,8 @@ PATIENCE_S = 1800
 # beside those: a node, Ray's tries (20 minutes), the call under way (18); what is over takes the files along
 DEADLINE_S = MOST_S + PATIENCE_S + 5400
 RETRIES = 3  # of what keeps the results: what measures ends well whatever happened
-# Ray and 8 workers of 100 MB each, the tool twice with pandas and tokenizer: 1.5 GB measured with 27 processes
-MEMORY, CPU = "3Gi", "1"  # no CPU limit: throttling would be measured as the servers' latency
+# no CPU limit: throttling would be measured as the servers' latency
+MEMORY, CPU = f"{LLMPERF_MEMORY_MIB // 1024}Gi", str(LLMPERF_CPU_M // 1000)
 DISK_GIB = 2
 SHM = "256Mi"  # Ray's object store (100 MB) lies there; a pod's own is 64 MiB
 MEASURE, KEEP = "measure", "keep"

@@ -14,21 +14,25 @@ addresses cannot name any of these services: S3 answers from public ranges that 
 endpoint, and neither an AWS prefix list nor a host name fits into a NetworkPolicy (the VPC CNI knows host names
 on EKS Auto Mode alone: docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open
 HTTPS to any public address. What it means for the compile pod, which runs third-party code over the model: with
-a NAT gateway that code can send what it sees to anybody who listens on 443, or store it in somebody else's bucket.
-Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers, and a policy on the S3 endpoint can then
-name the buckets; that is the way to close it. In a network of Tandem's own no private address is admitted to the
-compile pod, so neither the Kubernetes API nor any other pod, node or endpoint is within its reach. CloudWatch answers
-there from an interface endpoint, at an address in the VPC that is not known before it exists: so the bench, and
-llmperf with it, may open HTTPS within the VPC's range where there are such endpoints. Neither runs a model's code.
+a NAT gateway that code can send what it sees to anybody who listens on 443. It cannot store it in somebody else's
+bucket of the region: the policy on the S3 endpoint of a new network admits writes to this environment's bucket alone
+(stacks/endpoints.py). Without NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
+
+No private address is admitted but where a service answers. In a new network that is the VPC's range, for staging and
+the bench, where there are interface endpoints; else neither the Kubernetes API nor any pod or node is in their reach.
+In an existing one the ranges of `network.cidr` and `network.secondary_cidrs` are, for all three, because S3 too may
+answer from an interface endpoint there. A hub of the operator's own may be at any address, so staging may call its port
+everywhere but on the node.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
 from charts.manifest import COMPONENT
-from tandem.spec.environment import Environment, NewNetwork
+from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
 from tandem.spec.names import SERVER_PORT
 
 SERVER = "server"
@@ -54,34 +58,40 @@ def policies(environment: Environment) -> dict[str, Spec]:
         "allow-bench": _to_servers([{"podSelector": {"matchLabels": {COMPONENT: BENCH}}}]),
         "allow-metrics": _to_servers([_namespaces([METRICS_NAMESPACE])]),
         **_clients(sorted(environment.serving.allowed_namespaces)),
-        "allow-staging": _out(STAGE, [_agent(), _https([LINK_LOCAL], _hub_ports(environment))]),
-        "allow-benching": _out(
-            BENCH, [_servers(), _agent(), _https(_not_s3(environment), [HTTPS]), *_endpoints(environment)]
-        ),
-        "allow-compiling": _out(COMPILE, [_agent(), _https(_not_s3(environment), [HTTPS])]),
+        "allow-staging": _out(STAGE, [_agent(), _public(), *_endpoints(environment), *_own_hub(environment)]),
+        "allow-benching": _out(BENCH, [_servers(), _agent(), _public(), *_endpoints(environment)]),
+        "allow-compiling": _out(COMPILE, [_agent(), _public(), *_s3_endpoint(environment)]),
     }
 
 
-def _hub_ports(environment: Environment) -> list[int]:
+def _own_hub(environment: Environment) -> list[Spec]:
+    """Return the rule that reaches a hub of the operator's own, wherever it is."""
     endpoint = environment.hub.endpoint
-    port = urlsplit(endpoint).port if endpoint else None
-    return sorted({HTTPS, port or HTTPS})
+    return [_https([LINK_LOCAL], [urlsplit(endpoint).port or HTTPS])] if endpoint else []
 
 
-def _not_s3(environment: Environment) -> list[str]:
-    """Return the ranges where S3 is not: in a new network it is behind a gateway endpoint, at public addresses.
-
-    In an existing network its owner may have given S3 an interface endpoint, at an address that only he knows.
-    """
-    return sorted([LINK_LOCAL, *(PRIVATE if isinstance(environment.network, NewNetwork) else ())])
+def _public() -> Spec:
+    return _https(sorted([LINK_LOCAL, *PRIVATE]), [HTTPS])
 
 
 def _endpoints(environment: Environment) -> list[Spec]:
-    """Return the rule that reaches the interface endpoints of a new network; an existing one's are admitted already."""
+    """Return the rule that reaches the interface endpoints of AWS services."""
     network = environment.network
-    if not (isinstance(network, NewNetwork) and network.interface_endpoints):
-        return []
-    return [{"to": [{"ipBlock": {"cidr": network.cidr}}], "ports": [{"protocol": "TCP", "port": HTTPS}]}]
+    if isinstance(network, NewNetwork):
+        return [_within([network.cidr])] if network.has_interface_endpoints else []
+    return _s3_endpoint(environment)
+
+
+def _s3_endpoint(environment: Environment) -> list[Spec]:
+    """Return the rule that reaches S3 at a private address: only an existing network may have such an endpoint."""
+    network = environment.network
+    return [_within(network.cidrs)] if isinstance(network, ExistingNetwork) else []
+
+
+def _within(cidrs: Sequence[str]) -> Spec:
+    return {
+        "to": [{"ipBlock": {"cidr": cidr}} for cidr in cidrs], "ports": [{"protocol": "TCP", "port": HTTPS}],
+    }  # fmt: skip
 
 
 def _out(component: str, rules: list[Spec]) -> Spec:

@@ -22,6 +22,7 @@ from tandem.spec.disk import stage_gib
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.model import Model
+from tandem.spec.system_jobs import STAGE_CPU_M
 
 DEADLINE_S = 6 * 3600  # 65 GB at 5 MB/s take under 4 hours
 RETRIES = 6  # every retry goes on where the last one ended
@@ -60,7 +61,7 @@ def _pod(environment: Environment, model: Model) -> Spec:
             *([variable("TANDEM_HUB_TOKEN_SECRET", hub.token_secret)] if hub.token_secret else []),
         ],
         # the limit keeps cluster DNS alive, which runs on the same small nodes
-        requests={"cpu": "500m", "ephemeral-storage": f"{disk}Gi"},
+        requests={"cpu": f"{STAGE_CPU_M}m", "ephemeral-storage": f"{disk}Gi"},
         limits={"cpu": "1"},
     )  # fmt: skip
     return {

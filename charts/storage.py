@@ -41,14 +41,33 @@ class StorageChart(cdk8s.Chart):
             names.models_volume(environment, experiment): "models/",
             **{names.artifact_volume(environment, experiment, key): f"{key.prefix}/" for key in keys},
         }
+        instance = catalogue.instances.instances[environment.capacity.instance_type]
         for name, prefix in prefixes.items():
-            manifest(self, _volume(name, prefix, environment, experiment))
+            options = [*_mount_options(environment, instance.network_card_gbps.value), f"prefix {prefix}"]
+            manifest(self, _volume(name, options, environment, experiment))
             manifest(self, _claim(name, experiment))
         for key in {key.digest: key for key in keys}.values():
             manifest(self, _key_map(key, experiment))
 
 
-def _volume(name: str, prefix: str, environment: Environment, experiment: Experiment) -> dict[str, Any]:
+def _mount_options(environment: Environment, gbps: int | None) -> list[str]:
+    """Return the options of every mount but its prefix.
+
+    Mountpoint sizes its requests for 10 Gbit/s where it cannot ask the node what it is, and with a pod's credentials
+    the driver takes the metadata service from it (awslabs/mountpoint-s3-csi-driver issue 561): so its throughput is
+    said here.
+
+    Args:
+        environment: whose region.
+        gbps: most that the first network card of the accelerator nodes carries; None leaves Mountpoint's default.
+    """
+    # allow-other: files are the Mountpoint pod's own, 0644 and 0755, and who reads them are two other users,
+    # the runtime as root and the tools; without it the driver lets root in alone (its pkg/driver/node)
+    throughput = [f"maximum-throughput-gbps {gbps}"] if gbps else []
+    return ["read-only", "allow-other", f"region {environment.region}", *throughput]
+
+
+def _volume(name: str, options: list[str], environment: Environment, experiment: Experiment) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "PersistentVolume",
@@ -58,9 +77,7 @@ def _volume(name: str, prefix: str, environment: Environment, experiment: Experi
             "accessModes": ["ReadOnlyMany"],
             "persistentVolumeReclaimPolicy": "Retain",
             "claimRef": {"namespace": names.namespace(experiment), "name": name},
-            # allow-other: files are the Mountpoint pod's own, 0644 and 0755, and who reads them are two other users,
-            # the runtime as root and the tools; without it the driver lets root in alone (its pkg/driver/node)
-            "mountOptions": ["read-only", "allow-other", f"region {environment.region}", f"prefix {prefix}"],
+            "mountOptions": options,
             "csi": {
                 "driver": DRIVER,
                 "volumeHandle": name,  # two volumes with one handle hang their pods in ContainerCreating

@@ -17,6 +17,7 @@ from tandem.spec.built_image import TOOLS
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.model import Model
+from tandem.spec.system_jobs import TOOLS_MEMORY_MIB
 
 USER = 65532  # the image's own, said here so that a pod proves it without the image
 RESTRICTED = {
@@ -28,7 +29,7 @@ RESTRICTED = {
     "runAsUser": USER,
     "seccompProfile": {"type": "RuntimeDefault"},
 }
-MEMORY = "480Mi"  # a transfer takes under 400 MiB whatever its size (benchmarks/artifacts.py); files' pages yield
+MEMORY = f"{TOOLS_MEMORY_MIB}Mi"
 WORK = {"name": "work", "mountPath": names.WORK_MOUNT}
 
 Spec = dict[str, Any]

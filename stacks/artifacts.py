@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aws_cdk import Duration, RemovalPolicy
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
@@ -30,7 +31,7 @@ class ArtifactsStack(EnvironmentStack):
         )
         ClosedBucket(
             self, "Artifacts", name=names.bucket(environment), access_logs=access_logs.bucket,
-            noncurrent_days=environment.artifacts.noncurrent_days,
+            noncurrent_days=environment.artifacts.noncurrent_days, key_arn=environment.artifacts.kms_key_arn,
         )  # fmt: skip
 
 
@@ -43,15 +44,19 @@ class ClosedBucket(Construct):
 
     def __init__(
         self, scope: Construct, id_: str, *, name: str, access_logs: s3.IBucket | None = None,
-        noncurrent_days: int = 1, expire_days: int | None = None,
+        noncurrent_days: int = 1, expire_days: int | None = None, key_arn: str | None = None,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
+        key = kms.Key.from_key_arn(self, "Key", key_arn) if key_arn else None
         self.bucket = s3.Bucket(
             self,
             "Bucket",
             bucket_name=name,
             versioned=True,
-            encryption=s3.BucketEncryption.S3_MANAGED,  # Mountpoint and boto3 need no key permissions for it
+            # S3's own keys need no permission; with a customer key a bucket key spares a call of KMS for each object
+            encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
+            encryption_key=key,
+            bucket_key_enabled=True if key else None,
             enforce_ssl=True,
             minimum_tls_version=1.2,
             block_public_access=s3.BlockPublicAccess.BLOCK_ALL,

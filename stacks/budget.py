@@ -1,4 +1,4 @@
-"""The monthly budget: what was spent stops the fleet, what is forecast tells people.
+"""The monthly budget of the fleet's instances: what was spent stops the fleet, what is forecast tells people.
 
 Invariant: the notifications are the same for every kind of capacity, because CloudFormation makes a new budget for
 another list of them, and cannot where the name stays (docs/decisions/0018). The stop function knows that a Capacity
@@ -7,13 +7,12 @@ Block's money is spent already, tells people, and stops nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from aws_cdk import aws_budgets as budgets
 from constructs import Construct
 
 from tandem.spec import names
-from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, FORECAST_THRESHOLD_PERCENT, counted_tag
+from tandem.spec.budgets import BUDGET_THRESHOLDS_PERCENT, FORECAST_THRESHOLD_PERCENT, counted_costs
+from tandem.spec.catalogue import catalogue
 from tandem.spec.environment import Environment
 
 
@@ -34,7 +33,7 @@ class MonthlyBudget(Construct):
             budget=budgets.CfnBudget.BudgetDataProperty(
                 budget_name=names.budget(environment), budget_type="COST", time_unit="MONTHLY",
                 budget_limit=budgets.CfnBudget.SpendProperty(amount=environment.guard.budget_usd, unit="USD"),
-                cost_filters=filters(environment),
+                cost_filters=counted_costs(environment, catalogue()),
             ),
             notifications_with_subscribers=[
                 *(_notification("ACTUAL", percent, stop_topic_arn) for percent in BUDGET_THRESHOLDS_PERCENT),
@@ -45,12 +44,6 @@ class MonthlyBudget(Construct):
                 for key, value in sorted(names.tags(environment).items())
             ],
         )  # fmt: skip
-
-
-def filters(environment: Environment) -> Mapping[str, list[str]] | None:
-    """Return whose cost counts: this environment's, where tags are used at all; else the account's."""
-    tag = counted_tag(environment)
-    return {"TagKeyValue": [f"user:{tag}${environment.name}"]} if tag else None
 
 
 def _notification(kind: str, percent: float, topic_arn: str) -> budgets.CfnBudget.NotificationWithSubscribersProperty:

@@ -43,7 +43,7 @@ class ClusterStack(EnvironmentStack):
         )  # fmt: skip
         ref = plane.cluster_name
         AccessEntries(self, "Access", cluster_name=ref, access=environment.cluster.access, place=place)
-        node_role = NodeRole(self, "NodeRole", place=place)
+        node_role = NodeRole(self, "NodeRole", place=place, mirrors=environment.registry_mirrors.values())
         before = NodeAddons(
             self, "NodeAddons", cluster_ref=ref, cluster_name=name, place=place, versions=addon_versions
         )
@@ -55,8 +55,7 @@ class ClusterStack(EnvironmentStack):
             system.node_group.add_resource_dependency(addon)
         WorkloadAddons(self, "Addons", cluster_ref=ref, versions=addon_versions, nodes=system.node_group)
         pods = PodRoles(
-            self, "PodRoles", cluster_name=name, place=place, bucket=names.bucket(environment),
-            token_secret=environment.hub.token_secret,
+            self, "PodRoles", environment=environment,
             metrics_namespaces=(names.bench_namespace(environment), names.simulated_namespace(environment)),
         )  # fmt: skip
         self.node_role_arn = export(self, "NodeRoleArn", node_role.arn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_logs as logs
@@ -34,7 +35,7 @@ class ControlPlane(Construct):
         key = RotatedKey(
             self, "SecretsKey", alias=f"alias/{name}", description=f"Kubernetes secrets of {name}", place=place
         )
-        role = _role(self, key.arn, place)
+        role = _role(self, key.arn, place, name)
         # EKS makes this group itself, and then keeps logs for ever, unless it is there first
         group = logs.CfnLogGroup(
             self, "LogGroup", log_group_name=f"/aws/eks/{name}/cluster", retention_in_days=retention_days
@@ -64,15 +65,33 @@ class ControlPlane(Construct):
         cluster_.add_resource_dependency(group)
         self.cluster_name = cluster_.ref
         self.security_group_id = cluster_.attr_cluster_security_group_id
+        for client in cluster.endpoint.clients:
+            _admit(self, client, self.security_group_id)
 
 
-def _role(scope: Construct, key_arn: str, place: Place) -> iam.CfnRole:
+def _admit(scope: Construct, client: str, group_id: str) -> None:
+    """Let a range or a security group reach the API; EKS's own group admits nobody but nodes and pods."""
+    is_group = client.startswith("sg-")
+    ec2.CfnSecurityGroupIngress(
+        scope, f"Client-{client.replace('/', '-')}", group_id=group_id, ip_protocol="tcp", from_port=443, to_port=443,
+        source_security_group_id=client if is_group else None, cidr_ip=None if is_group else client,
+        description="people's way to the Kubernetes API",
+    )  # fmt: skip
+
+
+def _role(scope: Construct, key_arn: str, place: Place, cluster_name: str) -> iam.CfnRole:
+    """Return the cluster's role, which EKS may have for this cluster alone.
+
+    Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
+    """
+    mine = {**place.in_account(), "ArnLike": {"aws:SourceArn": place.cluster_arn(cluster_name)}}
+    trust = allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com", conditions=mine)
     policy = place.managed_policy("AmazonEKSClusterPolicy")
     uses_key = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
     role = iam.CfnRole(
         scope,
         "Role",
-        assume_role_policy_document=document(allow(["sts:AssumeRole", "sts:TagSession"], service="eks.amazonaws.com")),
+        assume_role_policy_document=document(trust),
         managed_policy_arns=[policy],
         policies=[iam.CfnRole.PolicyProperty(policy_name="secrets-key", policy_document=document(uses_key))],
     )

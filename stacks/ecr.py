@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Self
 
 from stacks.policy import allow
 from tandem.spec.images import PRIVATE_ECR
 
-# the last two: a pull-through cache fetches on the first pull, in the name of who pulls (ECR user guide,
-# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions)
-PULL = (
-    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer",
-    "ecr:BatchImportUpstreamImage", "ecr:CreateRepository",
-)  # fmt: skip
+# A pull-through cache fetches on the first pull, in the name of who pulls, and makes the repository (ECR user guide,
+# "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
+_FIRST_PULL = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
+PULL = ("ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer", *_FIRST_PULL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +28,24 @@ class PrivateRepository:
     def of(cls, reference: str) -> Self | None:
         """Return the repository of `[oci://]host/name[:tag][@digest]`, or None where it is not in private ECR."""
         found = PRIVATE_ECR.match(reference.removeprefix("oci://"))
-        return cls(**found.groupdict()) if found else None
+        return cls(**found.groupdict()) if found and found["name"] else None
 
     def arn(self, partition: str) -> str:
         """Return the repository's ARN."""
         return f"arn:{partition}:ecr:{self.region}:{self.account}:repository/{self.name}"
+
+
+def first_pulls(mirrors: Collection[str], partition: str) -> list[dict[str, Any]]:
+    """Return the right to let pull-through caches fetch an image for the first time, below each mirror's prefix.
+
+    Args:
+        mirrors: host, or host/path; one without a path, the registry's root, has no prefix that would bound the right,
+            and gets none: its repositories must be there.
+        partition: of the ARNs.
+    """
+    found = [PrivateRepository.of(mirror) for mirror in sorted(mirrors)]
+    arns = [f"{repository.arn(partition)}/*" for repository in found if repository]
+    return [allow(_FIRST_PULL, arns)] if arns else []
 
 
 def login() -> dict[str, Any]:

@@ -1,45 +1,49 @@
 """VPC endpoints: how private nodes reach AWS without the internet.
 
-Invariant: the endpoints' security group admits HTTPS from the VPC's own range and nothing else.
+Invariant: the endpoints' security group admits HTTPS from the VPC's own range and nothing else; through the S3 endpoint
+nothing is written but into this environment's bucket.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
+from stacks.place import place_of
+from stacks.policy import allow, document
 from stacks.tags import named
 from stacks.vpc import Vpc
+from tandem.spec import names
+from tandem.spec.environment import Environment, NewNetwork
+from tandem.spec.interface_endpoints import list_endpoint_services
 
-# What nodes and pods of a cluster without internet call (EKS user guide, private clusters, 2024-12; eks-auth is
-# Pod Identity). Each costs by the hour and zone, so the guide's others come with the program that calls them:
-# xray (no traces), elasticloadbalancing (no load balancer), ssm and kms (no shell, no client-side encryption).
-# monitoring is for the bench, whose figures go to CloudWatch; the metrics agent writes all it has to logs.
-SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts")
-KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
-# Where nothing leads out of the VPC: a stop, run on a machine inside it, reads and holds the node group's Auto Scaling
-# group. A start and a normal end also call Scheduler and SNS, which have no endpoint here: run them outside.
-CLOSED_SERVICES = ("autoscaling",)
-SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token
+# What pods and people inside the VPC do with this environment's bucket.
+_BUCKET_ACTIONS = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:ListBucketVersions", "s3:GetBucketVersioning")
+_OBJECT_ACTIONS = (
+    "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts",
+    "s3:DeleteObject",
+)  # fmt: skip
 
 
 class Endpoints(Construct):
-    """A free S3 gateway endpoint, and interface endpoints for `services`."""
+    """A free S3 gateway endpoint, and the interface endpoints that the environment has."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, vpc: Vpc, cidr: str, region: str, services: tuple[str, ...], name: str
+        self, scope: Construct, id_: str, *, vpc: Vpc, network: NewNetwork, environment: Environment, name: str
     ) -> None:
         super().__init__(scope, id_)
-        prefix = f"com.amazonaws.{region}"
+        prefix, services = f"com.amazonaws.{environment.region}", list_endpoint_services(environment)
         ec2.CfnVPCEndpoint(
             self, "S3", vpc_id=vpc.vpc_id, service_name=f"{prefix}.s3", vpc_endpoint_type="Gateway",
-            route_table_ids=vpc.route_table_ids, tags=named(f"{name}-s3"),
+            route_table_ids=vpc.route_table_ids, policy_document=_s3_policy(environment), tags=named(f"{name}-s3"),
         )  # fmt: skip
         if not services:
             return
         group_id = ec2.CfnSecurityGroup(
             self, "SecurityGroup", vpc_id=vpc.vpc_id, group_description="HTTPS from the VPC to AWS services",
-            security_group_ingress=[_https(from_=cidr)], security_group_egress=[nowhere()],
+            security_group_ingress=[_https(from_=network.cidr)], security_group_egress=[nowhere()],
             tags=named(f"{name}-endpoints"),
         ).attr_group_id  # fmt: skip
         for service in services:
@@ -48,6 +52,25 @@ class Endpoints(Construct):
                 vpc_endpoint_type="Interface", private_dns_enabled=True, subnet_ids=list(vpc.subnet_ids.values()),
                 security_group_ids=[group_id], tags=named(f"{name}-{service}"),
             )  # fmt: skip
+
+
+def _s3_policy(environment: Environment) -> dict[str, Any]:
+    """Return what the S3 endpoint lets through: reads of any bucket, writes to this environment's alone.
+
+    Reads stay open, because images' layers, packages of the nodes' system and charts lie in buckets of others (ECR user
+    guide, VPC endpoints: prod-REGION-starport-layer-bucket). With delivery cdk the kubectl function answers
+    CloudFormation through a bucket of AWS's own (CloudFormation user guide, VPC endpoints).
+    """
+    place = place_of(environment)
+    bucket = place.bucket_arn(names.bucket(environment))
+    answers = place.bucket_arn(f"cloudformation-custom-resource-response-{environment.region.replace('-', '')}/*")
+    statements = [
+        allow(["s3:GetObject"], ["*"]),
+        allow(_BUCKET_ACTIONS, [bucket]),
+        allow(_OBJECT_ACTIONS, [f"{bucket}/*"]),
+        *([allow(["s3:PutObject"], [answers])] if environment.delivery.kind == "cdk" else []),
+    ]
+    return document(*(statement | {"Principal": "*"} for statement in statements))
 
 
 def nowhere() -> ec2.CfnSecurityGroup.EgressProperty:

@@ -49,7 +49,9 @@ class EnvironmentStage(cdk.Stage):
         kinds = names.stack_kinds(environment)
         if "Artifacts" in kinds:
             ArtifactsStack(self, "Artifacts", environment=environment)
-        ImageStack(self, "Image", environment=environment)
+        image = ImageStack(self, "Image", environment=environment, network=network)
+        if environment.builds_in_vpc:
+            self._after(image, "Network")
         cluster = ClusterStack(
             self, "Cluster", environment=environment, network=network,
             addon_versions=addon_versions,

@@ -23,6 +23,7 @@ from constructs import Construct
 
 from stacks.guard_rights import reasons
 from stacks.nag import acknowledge
+from stacks.place import place_of
 from stacks.policy import allow, document
 from tandem.ops.guarded import guarded
 from tandem.spec import names
@@ -69,8 +70,9 @@ class GuardFunction(Construct):
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
             *([allow(["sqs:SendMessage"], [queue_arn])] if what == "stop" else []),
         ]
+        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=place_of(environment).in_account())
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(allow(["sts:AssumeRole"], service=LAMBDA)),
+            self, "Role", assume_role_policy_document=document(trust),
             policies=[iam.CfnRole.PolicyProperty(policy_name=what, policy_document=document(*statements, *own))],
         )  # fmt: skip
         acknowledge(role, reasons(environment))

@@ -45,8 +45,8 @@ class GuardKey(RotatedKey):
 
 
 def alarm_arns(environment: Environment) -> str:
-    """Return the pattern that the ARN of every alarm of an environment has."""
-    return place_of(environment).arn("cloudwatch", f"alarm:{names.alarm(environment, '*')}")
+    """Return the pattern that the ARN of every alarm of an environment that notifies has, and no other alarm's."""
+    return place_of(environment).arn("cloudwatch", f"alarm:{names.notifying_alarm_pattern(environment)}")
 
 
 def of_alarms(environment: Environment) -> Conditions:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stacks.bucket_key import use_bucket_key
 from stacks.guard_key import SEND
 from stacks.place import Place, place_of
 from stacks.policy import allow
@@ -45,6 +46,7 @@ def of_functions(environment: Environment, *, topic_arn: str, key_arn: str) -> l
         allow(["s3:GetObject"], [f"{start}{key}" for start in objects for key in READ_KEYS]),
         allow(["s3:PutObject"], [f"{start}{FENCE_KEY}" for start in objects]),
         allow(["s3:ListBucket"], [bucket]),
+        *use_bucket_key(environment, writes=True),
         allow(["eks:DescribeNodegroup", "eks:UpdateNodegroupConfig"], [node_group_arn(environment)]),
         allow(LISTINGS, ["*"]),
         allow(["ec2:TerminateInstances"], [place.arn("ec2", "instance/*")], conditions=tagged),

@@ -14,10 +14,13 @@ from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.bucket_key import use_bucket_key
 from stacks.ecr import PULL, PrivateRepository, login
 from stacks.nag import acknowledge
-from stacks.place import Place
+from stacks.place import Place, place_of
 from stacks.policy import Conditions, allow, document
+from tandem.spec import names
+from tandem.spec.environment import Environment
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, NAMESPACE_PREFIX, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 PODS = "pods.eks.amazonaws.com"
@@ -63,25 +66,27 @@ class PodRoles(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, cluster_name: str, place: Place, bucket: str, token_secret: str | None,
-        metrics_namespaces: Sequence[str],
-    ) -> None:  # fmt: skip
+        self, scope: Construct, id_: str, *, environment: Environment, metrics_namespaces: Sequence[str]
+    ) -> None:
         super().__init__(scope, id_)
-        arn = place.bucket_arn(bucket)
+        place, token_secret = place_of(environment), environment.hub.token_secret
+        arn = place.bucket_arn(names.bucket(environment))
+        reads, writes = (use_bucket_key(environment, writes=writes) for writes in (False, True))
         accounts = {
-            SERVE_ACCOUNT: [_list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS)],
+            SERVE_ACCOUNT: [_list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *reads],
             STAGE_ACCOUNT: [
-                _list(arn, MODELS), _read(arn, MODELS), *_write(arn, MODELS),
+                _list(arn, MODELS), _read(arn, MODELS), *_write(arn, MODELS), *writes,
                 *([_secret(place, token_secret)] if token_secret else []),
             ],
             COMPILE_ACCOUNT: [
-                _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *_write(arn, ARTIFACTS),
+                _list(arn, MODELS, ARTIFACTS), _read(arn, MODELS, ARTIFACTS), *_write(arn, ARTIFACTS), *writes,
             ],
             # it reads what it wrote: an upload that goes on after a kill asks what is there already
             BENCH_ACCOUNT: [
-                _list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS), *_publish(metrics_namespaces),
+                _list(arn, RESULTS), _read(arn, RESULTS), *_write(arn, RESULTS), *writes, *_publish(metrics_namespaces),
             ],
         }  # fmt: skip
+        cluster_name = names.cluster(environment)
         self.arns = {
             account: self._role(account, statements, cluster_name, place) for account, statements in accounts.items()
         }

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import aws_cdk as cdk
 from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
@@ -19,11 +20,13 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
-from stacks.image_build import ImageBuild
+from stacks.image_build import BuildNetwork, ImageBuild
 from stacks.nag import acknowledge
-from stacks.place import place_of
+from stacks.network import Network
+from stacks.place import Place, place_of
 from stacks.policy import allow, document
 from stacks.stack import EnvironmentStack
+from stacks.vpc import ANYWHERE
 from tandem.spec import names
 from tandem.spec.built_image import BUILT, TOOLS, BuiltImage
 from tandem.spec.environment import Environment
@@ -42,7 +45,7 @@ class ImageStack(EnvironmentStack):
     They are built one after another, because a new account may build one at once.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: Network) -> None:
         super().__init__(
             scope, id_, environment=environment, description="Tandem: repositories and builds of the images of ours"
         )
@@ -51,9 +54,11 @@ class ImageStack(EnvironmentStack):
         group.apply_removal_policy(RemovalPolicy.RETAIN)
         # the tools image's resources keep the names that they had when it was alone
         homes = {image: self if image is TOOLS else Construct(self, image.name.capitalize()) for image in BUILT}
-        filled = {image: _filled(home, image, environment, group) for image, home in homes.items()}
+        inside = _build_network(self, network) if environment.builds_in_vpc else None
+        filled = {image: _filled(home, image, environment, group, inside) for image, home in homes.items()}
         provider = Provider(
-            self, "Provider", repository_arns=[repository.arn for repository, _ in filled.values()],
+            self, "Provider", place=place_of(environment),
+            repository_arns=[repository.arn for repository, _ in filled.values()],
             project_arns=[build.project_arn for _, build in filled.values()], log_group=group,
         )  # fmt: skip
         before: Construct | None = None
@@ -69,13 +74,24 @@ class ImageStack(EnvironmentStack):
             before = here
 
 
+def _build_network(scope: Construct, network: Network) -> BuildNetwork:
+    """Return where builds run: the private subnets, with a group that nobody enters."""
+    group = ec2.CfnSecurityGroup(
+        scope, "BuildGroup", vpc_id=network.vpc_id, group_description="builds of images: HTTPS out, nothing in",
+        security_group_egress=[ec2.CfnSecurityGroup.EgressProperty(
+            ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=ANYWHERE, description="registries, indexes, AWS"
+        )],
+    )  # fmt: skip
+    return BuildNetwork(vpc_id=network.vpc_id, subnet_ids=network.all_subnet_ids(), group_id=group.attr_group_id)
+
+
 def _filled(
-    home: Construct, image: BuiltImage, environment: Environment, group: logs.CfnLogGroup
+    home: Construct, image: BuiltImage, environment: Environment, group: logs.CfnLogGroup, inside: BuildNetwork | None
 ) -> tuple[Repository, ImageBuild]:
     repository = Repository(home, "Repository", name=names.repository(environment, image.name))
     build = ImageBuild(
         home, "Build", image=image, environment=environment, place=place_of(environment),
-        repository_arn=repository.arn, log_group=group,
+        repository_arn=repository.arn, log_group=group, inside=inside,
     )  # fmt: skip
     return repository, build
 
@@ -115,8 +131,8 @@ class Provider(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, repository_arns: Sequence[str], project_arns: Sequence[str],
-        log_group: logs.CfnLogGroup,
+        self, scope: Construct, id_: str, *, place: Place, repository_arns: Sequence[str],
+        project_arns: Sequence[str], log_group: logs.CfnLogGroup,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         statements = [
@@ -124,8 +140,9 @@ class Provider(Construct):
             allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], project_arns),
             allow(["logs:CreateLogStream", "logs:PutLogEvents"], [log_group.attr_arn]),
         ]
+        trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=place.in_account())
         role = iam.CfnRole(
-            self, "Role", assume_role_policy_document=document(allow(["sts:AssumeRole"], service=LAMBDA)),
+            self, "Role", assume_role_policy_document=document(trust),
             policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=document(*statements))],
         )  # fmt: skip
         code = assets.Asset(self, "Code", path=str(HANDLER), exclude=["*", "!*.py"])

@@ -9,10 +9,13 @@ from __future__ import annotations
 import shlex
 import shutil
 import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import aws_cdk as cdk
 import yaml
 from aws_cdk import AssetHashType
 from aws_cdk import aws_codebuild as codebuild
@@ -38,6 +41,36 @@ _PUSH = (
     "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
     "ecr:PutImage", "ecr:UploadLayerPart",
 )  # fmt: skip
+# what CodeBuild needs to run in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services required to create
+# a VPC network interface")
+_INTERFACE_ACTIONS = (
+    "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildNetwork:
+    """Where a build runs that shall see nothing but the VPC and its ways out."""
+
+    vpc_id: str
+    subnet_ids: Sequence[str]
+    group_id: str
+
+    def statements(self, place: Place) -> list[dict[str, Any]]:
+        """Return what a build in these subnets takes."""
+        within = {"StringEquals": {
+            "ec2:AuthorizedService": "codebuild.amazonaws.com",
+            "ec2:Subnet": [
+                cdk.Fn.join("", [place.arn("ec2", "subnet/"), subnet_id]) for subnet_id in self.subnet_ids
+            ],
+        }}  # fmt: skip
+        return [
+            allow(_INTERFACE_ACTIONS, ["*"]),
+            allow(
+                ["ec2:CreateNetworkInterfacePermission"], [place.arn("ec2", "network-interface/*")], conditions=within
+            ),
+        ]
 
 
 class ImageBuild(Construct):
@@ -50,7 +83,7 @@ class ImageBuild(Construct):
 
     def __init__(
         self, scope: Construct, id_: str, *, image: BuiltImage, environment: Environment, place: Place,
-        repository_arn: str, log_group: logs.CfnLogGroup,
+        repository_arn: str, log_group: logs.CfnLogGroup, inside: BuildNetwork | None,
     ) -> None:  # fmt: skip
         super().__init__(scope, id_)
         name = names.repository(environment, image.name)
@@ -60,8 +93,9 @@ class ImageBuild(Construct):
         base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
         mirror = PrivateRepository.of(base_name)
         role = self._role(
-            source, place=place, repository_arn=repository_arn, log_group_arn=log_group.attr_arn, mirror=mirror
-        )
+            source, place=place, repository_arn=repository_arn, log_group_arn=log_group.attr_arn, mirror=mirror,
+            inside=inside,
+        )  # fmt: skip
         project = codebuild.CfnProject(
             self, "Project", name=name, description=f"builds {image.reference(environment)}",
             service_role=role.attr_arn,
@@ -80,6 +114,10 @@ class ImageBuild(Construct):
                 )
             ),
             timeout_in_minutes=BUILD_MINUTES, queued_timeout_in_minutes=QUEUE_MINUTES,
+            vpc_config=codebuild.CfnProject.VpcConfigProperty(
+                vpc_id=inside.vpc_id, subnets=list(inside.subnet_ids), security_group_ids=[inside.group_id]
+            )
+            if inside else None,
         )  # fmt: skip
         acknowledge(
             project,
@@ -92,7 +130,7 @@ class ImageBuild(Construct):
 
     def _role(
         self, source: assets.Asset, *, place: Place, repository_arn: str, log_group_arn: str,
-        mirror: PrivateRepository | None,
+        mirror: PrivateRepository | None, inside: BuildNetwork | None,
     ) -> iam.CfnRole:  # fmt: skip
         bucket = place.bucket_arn(source.s3_bucket_name)
         statements = [
@@ -102,6 +140,7 @@ class ImageBuild(Construct):
             login(),
             allow(_PUSH, [repository_arn]),
             *([allow(PULL, [mirror.arn(place.partition)])] if mirror else []),
+            *(inside.statements(place) if inside else []),
         ]
         trust = allow(
             ["sts:AssumeRole"], service="codebuild.amazonaws.com",
@@ -111,9 +150,12 @@ class ImageBuild(Construct):
             self, "Role", assume_role_policy_document=document(trust),
             policies=[iam.CfnRole.PolicyProperty(policy_name="build", policy_document=document(*statements))],
         )  # fmt: skip
-        acknowledge(
-            role, {"AwsSolutions-IAM5[Resource::*]": "a login to private registries takes no narrower resource"}
-        )
+        interfaces = f"AwsSolutions-IAM5[Resource::{place.arn('ec2', 'network-interface/*')}]"
+        acknowledge(role, {
+            "AwsSolutions-IAM5[Resource::*]": "a login to private registries, and the interfaces of a build in a VPC, "
+            "take no narrower resource",
+            **({interfaces: "ids are not known beforehand; the condition names the subnets"} if inside else {}),
+        })  # fmt: skip
         return role
 
 

@@ -19,7 +19,7 @@ from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.access import access_policy, everywhere
-from stacks.ecr import PrivateRepository, login
+from stacks.ecr import PULL, PrivateRepository, login
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
@@ -31,6 +31,7 @@ _VPC_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
+LAMBDA = "lambda.amazonaws.com"
 _NO_NARROWER = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
@@ -66,7 +67,7 @@ class Kubectl(Construct):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
-        framework_role = _narrow(parts)
+        framework_role = _narrow(parts, place)
         policy = iam.CfnPolicy(
             self, "WriteLogs", policy_name="write-logs", roles=[role.role_name, framework_role.ref],
             policy_document=document(_writes(parts, retention_days)),
@@ -83,7 +84,7 @@ def _writes(parts: Sequence[IConstruct], retention_days: int) -> dict[str, Any]:
     return allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
 
 
-def _narrow(parts: Sequence[IConstruct]) -> iam.CfnRole:
+def _narrow(parts: Sequence[IConstruct], place: Place) -> iam.CfnRole:
     """Cut the framework's role down: call the handler, run in the VPC; not every version, not any log group."""
     handler = next(part for part in parts if isinstance(part, lambda_.CfnFunction))  # the framework's is the second
     acknowledge(
@@ -93,6 +94,9 @@ def _narrow(parts: Sequence[IConstruct]) -> iam.CfnRole:
     policy.policy_document = document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler.attr_arn]))
     (role,) = [part for part in parts if isinstance(part, iam.CfnRole)]
     role.managed_policy_arns = []
+    role.assume_role_policy_document = document(
+        allow(["sts:AssumeRole"], service=LAMBDA, conditions=place.in_account())
+    )
     in_vpc = document(allow(_VPC_ACTIONS, ["*"]))
     role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=in_vpc)]
     acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
@@ -107,7 +111,7 @@ def _handler_role(scope: Construct, cluster_name: str, chart_repository: str, pl
         *_pull(chart_repository, place.partition),
     ]
     role = iam.Role(
-        scope, "HandlerRole", assumed_by=iam.ServicePrincipal("lambda.amazonaws.com"),
+        scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=place.in_account()),
         inline_policies={"handler": iam.PolicyDocument.from_json(document(*statements))},
     )  # fmt: skip
     acknowledge(role, {"AwsSolutions-IAM5[Resource::*]": _NO_NARROWER})
@@ -118,7 +122,7 @@ def _pull(repository: str, partition: str) -> list[dict[str, Any]]:
     """Return what pulling the chart takes: a login, and for a private repository its layers."""
     private = PrivateRepository.of(repository)
     if private:
-        return [login(), allow(["ecr:BatchGetImage", "ecr:GetDownloadUrlForLayer"], [private.arn(partition)])]
+        return [login(), allow(PULL, [private.arn(partition)])]
     if repository.startswith("oci://public.ecr.aws/"):
         return [allow(["ecr-public:GetAuthorizationToken", "sts:GetServiceBearerToken"], ["*"])]
     return []

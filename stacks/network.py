@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from constructs import Construct
 
-from stacks.endpoints import CLOSED_SERVICES, KUBECTL_SERVICES, SECRET_SERVICES, SERVICES, Endpoints
+from stacks.endpoints import Endpoints
 from stacks.exports import export
 from stacks.flow_logs import FlowLogs
 from stacks.stack import EnvironmentStack
@@ -51,14 +51,9 @@ class NetworkStack(EnvironmentStack):
             scope, id_, environment=environment, description="Tandem: VPC, private subnets, endpoints, flow logs"
         )
         name = names.cluster(environment)
-        vpc = Vpc(self, "Vpc", network=network, name=name)
-        services = SERVICES + (KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ())
-        services += SECRET_SERVICES if environment.hub.token_secret else ()
-        services += CLOSED_SERVICES if network.nat == "none" else ()
-        Endpoints(
-            self, "Endpoints", vpc=vpc, cidr=network.cidr, region=environment.region, name=name,
-            services=services if network.interface_endpoints else (),
-        )  # fmt: skip
+        # beside the accelerators: another zone's outage cannot cut them off, and their bytes cross no zone
+        vpc = Vpc(self, "Vpc", network=network, nat_zone=environment.capacity.zone, name=name)
+        Endpoints(self, "Endpoints", vpc=vpc, network=network, environment=environment, name=name)
         FlowLogs(
             self,
             "FlowLogs",

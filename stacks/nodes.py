@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
+from stacks.ecr import first_pulls
 from stacks.nag import acknowledge
 from stacks.place import Place
 from stacks.policy import allow, document
@@ -20,27 +22,42 @@ _NODE_POLICIES = {
     "AmazonEC2ContainerRegistryPullOnly": "nodes pull from any repository of the account, mirrors included; no push",
 }
 
+_CACHED = "a pull-through cache names repositories after what is pulled; the mirror's prefix is literal"
+
+
+def _inline(fetches: list[dict[str, Any]]) -> iam.CfnRole.PolicyProperty:
+    return iam.CfnRole.PolicyProperty(policy_name="first-pull", policy_document=document(*fetches))
+
 
 class NodeRole(Construct):
     """The role of a node: join, pull images, nothing of S3. The CNI and all pods have roles of their own.
+
+    Args:
+        mirrors: registries or prefixes that stand in for the published ones.
 
     Attributes:
         arn: the role.
         role: the resource, for ordering.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, place: Place) -> None:
+    def __init__(self, scope: Construct, id_: str, *, place: Place, mirrors: Collection[str]) -> None:
         super().__init__(scope, id_)
+        fetches = first_pulls(mirrors, place.partition)
         arns = {policy: place.managed_policy(policy) for policy in _NODE_POLICIES}
         self.role = iam.CfnRole(
             self,
             "Role",
+            # no condition: EC2 tells no source of an instance's role, and the role is passed within its account alone
             assume_role_policy_document=document(allow(["sts:AssumeRole"], service="ec2.amazonaws.com")),
             managed_policy_arns=list(arns.values()),
+            policies=[_inline(fetches)] if fetches else None,
         )
         acknowledge(
             self.role,
-            {f"AwsSolutions-IAM4[Policy::{arn}]": _NODE_POLICIES[policy] for policy, arn in arns.items()},
+            {
+                **{f"AwsSolutions-IAM4[Policy::{arn}]": _NODE_POLICIES[policy] for policy, arn in arns.items()},
+                **{f"AwsSolutions-IAM5[Resource::{arn}]": _CACHED for fetch in fetches for arn in fetch["Resource"]},
+            },
         )
         self.arn = self.role.attr_arn
 

@@ -36,6 +36,10 @@ class Place:
         """Return the ARN of a bucket, which names neither account nor region."""
         return f"arn:{self.partition}:s3:::{name}"
 
+    def in_account(self) -> dict[str, dict[str, str]]:
+        """Return the condition of a trust that a service acts for a resource of this account, and of no other."""
+        return {"StringEquals": {"aws:SourceAccount": self.account}}
+
     def managed_policy(self, name: str) -> str:
         """Return the ARN of a policy that AWS manages."""
         return f"arn:{self.partition}:iam::aws:policy/{name}"

@@ -10,9 +10,9 @@ from constructs import Construct
 
 from stacks.nodes import closed_instance
 from stacks.tags import of_template
+from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.spec.environment import Cluster
 
-ROOT_GIB = 50  # AL2023 and the add-ons' images take under 20; logs and emptyDirs take the rest
 IMDS_HOPS = 1  # every add-on here that reads the metadata service runs on the host's network
 
 
@@ -30,7 +30,7 @@ class SystemNodes(Construct):
         super().__init__(scope, id_)
         nodes = cluster.system_nodes
         data = closed_instance(
-            instance_type=nodes.instance_type, root_gib=ROOT_GIB, imds_hops=IMDS_HOPS, tags=tags, name=name
+            instance_type=nodes.instance_type, root_gib=SYSTEM_NODE_ROOT_GIB, imds_hops=IMDS_HOPS, tags=tags, name=name
         )
         template = ec2.CfnLaunchTemplate(
             self, "LaunchTemplate",

@@ -19,13 +19,16 @@ ANYWHERE = "0.0.0.0/0"
 class Vpc(Construct):
     """A VPC with one private subnet per zone, and public ones only where a NAT gateway stands.
 
+    Args:
+        nat_zone: where a single NAT gateway stands.
+
     Attributes:
         vpc_id: the VPC.
         subnet_ids: zone id to private subnet.
         route_table_ids: those of the private subnets.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, network: NewNetwork, name: str) -> None:
+    def __init__(self, scope: Construct, id_: str, *, network: NewNetwork, nat_zone: str, name: str) -> None:
         super().__init__(scope, id_)
         self.vpc_id = ec2.CfnVPC(
             self, "Resource", cidr_block=network.cidr, tags=named(name),
@@ -41,7 +44,7 @@ class Vpc(Construct):
         }  # fmt: skip
         self.subnet_ids = {zone: subnet.subnet_id for zone, subnet in private.items()}
         self.route_table_ids = [subnet.route_table_id for subnet in private.values()]
-        nat_zones = {"none": [], "single": zones[:1], "per-zone": zones}[network.nat]
+        nat_zones = {"none": [], "single": [nat_zone], "per-zone": zones}[network.nat]
         if not nat_zones:
             return
         egress = Egress(self, "Egress", vpc_id=self.vpc_id, zones=nat_zones, cidr=network.cidr, name=name)

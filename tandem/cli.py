@@ -52,7 +52,7 @@ _COMMANDS = {
     ),
     "images": _Command(
         "list what an environment pulls and what must be mirrored",
-        lambda module, chosen, options: module.images(chosen, resolve=options.resolve),
+        lambda module, chosen, options: module.images(chosen, resolve=options.resolve, seed=options.seed),
     ),
     "show": _Command(
         "summarize: variants, artifact keys, cost, warnings, next commands",

@@ -1,7 +1,7 @@
 """`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles.
 
-It names the pins that move together. It says too what watching each environment costs, refuses one that costs more than
-it admits, and tells what no alarm of it sees.
+It names the pins that move together. It says too what each environment costs while parked and what watching it
+costs, refuses one whose watching costs more than it admits, and tells what no alarm of it sees.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 from tandem.commands import recompile, recompile_report, watching
 from tandem.commands.inputs import Inputs, read
 from tandem.commands.outcome import Exit, counted, print_faults, print_json, verdict
+from tandem.commands.parked_report import format_parked_cost, list_part_lines, parked_cost_as_dict, read_parked_cost
 from tandem.commands.selection import Selection, add_names
 from tandem.spec.environment import Environment
 from tandem.spec.pins import VersionPin, list_pins
@@ -23,6 +24,7 @@ from tandem.spec.pins import VersionPin, list_pins
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     add_names(parser)
+    parser.add_argument("--verbose", action="store_true", help="the parts of the parked cost too")
     parser.add_argument(
         "--against", type=Path, metavar="PATH",
         help="what artifact keys are compared with: an experiment file, a folder of them, rendered manifests (default)",
@@ -57,6 +59,11 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
                     }
                     for name, asked in inputs.watching.items()
                 },
+                "parked": {
+                    environment.name: parked_cost_as_dict(cost)
+                    for environment in inputs.environments()
+                    if (cost := read_parked_cost(inputs, environment))
+                },
                 "recompiles": recompile_report.plain(before, comparisons, inputs) if before else None,
                 "pins": {
                     environment.name: [asdict(pin) for pin in _pins(inputs, environment)]
@@ -75,11 +82,19 @@ def check(chosen: Selection, against: Path | None = None) -> Exit:
     )
     for line in recompile_report.lines(before, comparisons, inputs) if before else ():
         print(line)
-    for line in _watching(inputs):
+    for line in (*_parked(inputs, verbose=chosen.verbose), *_watching(inputs)):
         print(line)
     for line in _pin_lines(inputs):
         print(line)
     return code
+
+
+def _parked(inputs: Inputs, *, verbose: bool) -> Iterator[str]:
+    for environment in inputs.environments():
+        cost = read_parked_cost(inputs, environment)
+        if cost is not None:
+            yield f"{environment.name}: {format_parked_cost(cost)}"
+            yield from list_part_lines(cost, "  ") if verbose else ()
 
 
 def _pins(inputs: Inputs, environment: Environment) -> Iterator[VersionPin]:

@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 
 from tandem.commands.inputs import legal
 from tandem.commands.outcome import Exit, counted, print_json
 from tandem.commands.selection import Selection, add_names
+from tandem.shell_command import quote_command
 from tandem.spec.catalogue import DATA
-from tandem.spec.images import image_uses
+from tandem.spec.environment import Environment
+from tandem.spec.images import PRIVATE_ECR, ImageUse, image_uses
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     add_names(parser)
+    parser.add_argument(
+        "--seed", action="store_true", help="print the commands that fill pull-through caches before a first deploy"
+    )
     parser.add_argument("--resolve", action="store_true", help="online: ask the registries and write the digests")
 
 
-def images(chosen: Selection, *, resolve: bool) -> Exit:
-    """List every image and chart of the named environments; with `resolve` ask their registries for digests.
+def images(chosen: Selection, *, resolve: bool, seed: bool = False) -> Exit:
+    """List every image and chart of the named environments.
+
+    Args:
+        chosen: environments and folders.
+        resolve: ask the registries for digests, and write them.
+        seed: print in place of the list what pulls each image through its mirror for the first time.
 
     Raises:
         SpecError: a spec is refused.
@@ -41,6 +52,16 @@ def images(chosen: Selection, *, resolve: bool) -> Exit:
         else:
             print(f"wrote {counted(len(written), 'digest')}; render again: an artifact key holds its image's digest")
         return Exit.DONE
+    if seed:
+        commands = {
+            environment.name: list(list_seed_commands(environment, uses[environment.name]))
+            for environment in inputs.environments()
+        }
+        if chosen.as_json:
+            print_json({"seed": commands})
+        else:
+            print("\n".join(line for lines in commands.values() for line in lines))
+        return Exit.DONE
     unpinned = any(use.digest is None for listed in uses.values() for use in listed)
     code = Exit.STALE if chosen.strict and unpinned else Exit.DONE
     if chosen.as_json:
@@ -55,3 +76,26 @@ def images(chosen: Selection, *, resolve: bool) -> Exit:
             print(f"         digest  {use.digest or 'not pinned: tandem images --resolve'}")
             print(f"         used by {', '.join(use.used_by)}")
     return code
+
+
+def list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> Iterator[str]:
+    """Yield what fills private ECR's pull-through caches from a machine that reaches the internet.
+
+    A pull from inside a VPC without a way out brings nothing that is not cached yet (ECR user guide, "Amazon ECR
+    interface VPC endpoints", considerations). Bases of ours are pulled by CodeBuild, which is seldom inside.
+    """
+    behind = [use for use in uses if use.mirrored != use.reference and (environment.builds_in_vpc or not use.is_base)]
+    hosts = {match["host"]: match["region"] for use in behind if (match := PRIVATE_ECR.match(use.mirrored))}
+    for host, region in sorted(hosts.items()):
+        password = quote_command("aws", "ecr", "get-login-password", "--region", region)
+        for tool in ("docker", "helm registry"):
+            login = quote_command(*tool.split(), "login", "--username", "AWS", "--password-stdin", host)
+            yield f"{password} | {login}"
+    for use in behind:
+        if use.mirrored.partition("/")[0] not in hosts:
+            continue
+        if use.kind == "chart":
+            name, _, version = use.mirrored.rpartition(":")
+            yield quote_command("helm", "pull", f"oci://{name}", "--version", version, "--destination", "/tmp")  # noqa: S108
+        else:
+            yield quote_command("docker", "pull", "--platform", "linux/amd64", use.pulled)

@@ -16,6 +16,7 @@ class Selection:
         names: environments; empty for all.
         strict: refuse what is only warned of.
         as_json: print one JSON document instead of lines.
+        verbose: print the parts of a figure too.
     """
 
     environments: Path
@@ -23,6 +24,7 @@ class Selection:
     names: tuple[str, ...] = ()
     strict: bool = False
     as_json: bool = False
+    verbose: bool = False
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -46,4 +48,5 @@ def selected(options: argparse.Namespace) -> Selection:
         names=tuple(dict.fromkeys(getattr(options, "names", ()))),
         strict=getattr(options, "strict", False),
         as_json=options.json,
+        verbose=getattr(options, "verbose", False),
     )

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Mapping
 
 from tandem.commands.inputs import Inputs, legal
 from tandem.commands.outcome import Exit, print_json, verdict
+from tandem.commands.parked_report import format_parked_cost, list_part_lines, parked_cost_as_dict, read_parked_cost
 from tandem.commands.selection import Selection, add_names
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names
+from tandem.spec.budgets import compute_run_usd
 from tandem.spec.built_image import BUILT
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
@@ -21,6 +23,7 @@ from tandem.spec.variant_key import artifact_key
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     add_names(parser)
+    parser.add_argument("--verbose", action="store_true", help="the parts of the parked cost too")
 
 
 def show(chosen: Selection) -> Exit:
@@ -34,7 +37,7 @@ def show(chosen: Selection) -> Exit:
         print_json({"environments": [_plain(inputs, environment, folders) for environment in inputs.environments()]})
     else:
         for environment in inputs.environments():
-            print("\n".join(_lines(inputs, environment, folders)))
+            print("\n".join(_lines(inputs, environment, folders, verbose=chosen.verbose)))
     return verdict(inputs.faults, strict=chosen.strict)
 
 
@@ -50,8 +53,8 @@ def _stacks(environment: Environment) -> list[str]:
     return [names.stack(environment, kind) for kind in names.stack_kinds(environment)]
 
 
-def _lines(inputs: Inputs, environment: Environment, folders: Mapping[str, str]) -> Iterator[str]:
-    capacity, guard = environment.capacity, environment.guard
+def _lines(inputs: Inputs, environment: Environment, folders: Mapping[str, str], *, verbose: bool) -> Iterator[str]:
+    capacity = environment.capacity
     yield f"\n{environment.name}: account {environment.account}, {environment.region}"
     yield f"  stacks      {', '.join(_stacks(environment))}"
     if environment.capacity.awaits_reservation:
@@ -61,9 +64,13 @@ def _lines(inputs: Inputs, environment: Environment, folders: Mapping[str, str])
     for image in BUILT:
         yield f"  {image.name:<11} {image.reference(environment)}"
     yield f"  nodes       0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    cost = read_parked_cost(inputs, environment)
+    if cost is not None:
+        yield f"  cost        {format_parked_cost(cost)}"
+        yield from list_part_lines(cost, " " * 14) if verbose else ()
     yield (
-        f"  cost        {capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date}); "
-        f"{capacity.usd_per_hour * capacity.nodes * guard.max_hours:.2f} USD for {guard.max_hours} h, guard.max_hours"
+        f"              a run at {capacity.usd_per_hour:.2f} USD per node-hour (your figure of "
+        f"{capacity.usd_per_hour_date}), guard.max_hours"
     )
     for experiment in inputs.hosted(environment):
         yield from _experiment_lines(experiment, inputs.catalogue)
@@ -118,7 +125,7 @@ def next_commands(environment: Environment, folders: Mapping[str, str]) -> list[
 
 
 def _plain(inputs: Inputs, environment: Environment, folders: Mapping[str, str]) -> dict[str, object]:
-    capacity = environment.capacity
+    capacity, cost = environment.capacity, read_parked_cost(inputs, environment)
     return {
         "name": environment.name,
         "account": environment.account,
@@ -128,7 +135,8 @@ def _plain(inputs: Inputs, environment: Environment, folders: Mapping[str, str])
         "bucket": names.bucket(environment),
         **{f"{image.name}_image": image.reference(environment) for image in BUILT},
         "capacity": capacity.model_dump(mode="json"),
-        "max_usd": capacity.usd_per_hour * capacity.nodes * environment.guard.max_hours,
+        "max_usd": compute_run_usd(environment),
+        "parked": parked_cost_as_dict(cost) if cost else None,
         "experiments": [_plain_experiment(found, inputs.catalogue) for found in inputs.hosted(environment)],
         "warnings": [fault.as_dict() for fault in _about(inputs, environment)],
         "next": next_commands(environment, folders),

@@ -32,8 +32,7 @@ NETWORKS = {
   kind: new                    # or `existing`: `tandem new --vpc existing` writes its keys
   cidr: 10.50.0.0/16
   zones: [$zones]   # zone ids, never letters: aws ec2 describe-availability-zones
-  nat: single                  # none closes the cluster off; then every registry needs a mirror
-  interface_endpoints: true""",
+  nat: single                  # none closes the cluster off; then every registry needs a mirror""",
     "existing": """network:                       # aws ec2 describe-subnets shows ids, ranges and zone ids
   kind: existing
   vpc_id: FILL_IN

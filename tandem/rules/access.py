@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterable
 from datetime import date
@@ -12,6 +13,7 @@ from tandem.rules.subjects import Stamp
 from tandem.spec.environment import Access
 
 WIDEST = 8  # the largest block a registry ever gave one organisation; anything wider is everybody
+SHARED = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598, which EKS admits as a VPC's secondary range
 POLICY_NAME = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)  # IAM API Reference, CreatePolicy
 
 
@@ -54,6 +56,17 @@ def _unused(stamp: Stamp) -> Iterable[Finding]:
             path="cluster.endpoint.cidrs", got=f"{listed(endpoint.cidrs)} with a private endpoint",
             allowed="none with a private endpoint", change="delete them, or write access: public",
         )  # fmt: skip
+
+
+def _clients_private(stamp: Stamp) -> Iterable[Finding]:
+    for index, client in enumerate(stamp.environment.cluster.endpoint.clients):
+        block = None if client.startswith("sg-") else network_of(client)
+        if block is not None and not any(block.subnet_of(private) for private in (*PRIVATE, SHARED)):
+            yield Finding(
+                path=f"cluster.endpoint.clients[{index}]", got=client,
+                allowed=f"inside {listed((*PRIVATE, SHARED))}: no other address arrives at the API's private one",
+                change="delete it, or with access: public write it into cluster.endpoint.cidrs",
+            )  # fmt: skip
 
 
 def _admin(stamp: Stamp) -> Iterable[Finding]:
@@ -109,6 +122,11 @@ RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="endpoint-unused", of=Stamp, severity="refusal", find=_unused,
         sentence="a private endpoint names no ranges", source=_ENDPOINT, date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="clients-private", of=Stamp, severity="refusal", find=_clients_private,
+        sentence="who reaches the API's private address comes from a private range or a security group",
+        source="RFC 1918, RFC 6598", date=date(2026, 11, 22),
     ),
     Rule(
         id="admin-named", of=Stamp, severity="refusal", find=_admin,

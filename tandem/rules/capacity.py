@@ -7,6 +7,8 @@ from datetime import date, timedelta
 
 from tandem.rules.rule import Finding, Rule, listed
 from tandem.rules.subjects import Stamp
+from tandem.spec import names
+from tandem.spec.budgets import by_hand, compute_run_usd, counted_tag
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, NewNetwork
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
@@ -162,12 +164,48 @@ def _account(stamp: Stamp) -> Iterable[Finding]:
 
 def _budget(stamp: Stamp) -> Iterable[Finding]:
     capacity, guard = stamp.environment.capacity, stamp.environment.guard
-    run = guard.max_hours * capacity.nodes * capacity.usd_per_hour
+    run = compute_run_usd(stamp.environment)
     if guard.budget_usd < run:
+        replaced = ", each replaced once while it lives" if capacity.kind == "spot" else ""
         yield Finding(
             path="guard.budget_usd", got=f"{guard.budget_usd:g}",
-            allowed=f"at least {run:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes",
+            allowed=f"at least {run:.2f}: {guard.max_hours} hours of {capacity.nodes} nodes{replaced}",
             change=f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run / guard.max_hours)))}",
+        )  # fmt: skip
+
+
+def _budget_shared(stamp: Stamp) -> Iterable[Finding]:
+    """Find budgets that count another environment's runs: without tags each counts every instance of its type."""
+    mine = stamp.environment
+    place = (mine.account, mine.region, mine.capacity.instance_type)
+    sharing = [other for other in stamp.others if (other.account, other.region, other.capacity.instance_type) == place]
+    runs = sum(compute_run_usd(environment) for environment in (mine, *sharing))
+    if counted_tag(mine) is None and sharing and mine.guard.budget_usd < runs:
+        yield Finding(
+            path="tags", got=f"none, beside {listed(other.name for other in sharing)} in the same account",
+            allowed=f"one tag at least, or a budget_usd of {runs:.2f}: without tags the budget counts their runs too",
+            change="add a tag, such as project: tandem",
+        )  # fmt: skip
+
+
+def _by_hand(stamp: Stamp) -> Iterable[Finding]:
+    environment = stamp.environment
+    if by_hand(environment):
+        yield Finding(
+            path="region", got=f"{environment.region}, where CloudFormation makes no budget",
+            allowed=f"a budget {names.budget(environment)} that you made by hand",
+            change="make it once (docs/runbook.md#a-budget-by-hand); until then two paths stop the fleet, not three",
+        )  # fmt: skip
+
+
+def _billing_code(stamp: Stamp) -> Iterable[Finding]:
+    offerings, region = stamp.catalogue.offerings, stamp.environment.region
+    offered = region in offerings.offerings.get(stamp.environment.capacity.instance_type, {})
+    if offered and region not in offerings.billing_codes:
+        yield Finding(
+            path="region", got=f"{region}, whose billing code is not known",
+            allowed=listed(sorted(offerings.billing_codes)),
+            change=f"add its code to billing_codes of {_OFFERINGS}",
         )  # fmt: skip
 
 
@@ -262,7 +300,22 @@ RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="budget-holds-run", of=Stamp, severity="warning", find=_budget,
         sentence="the monthly budget holds one run of max_hours at the declared price",
-        source="Tandem's own: the budget alarm would stop the run", date=date(2026, 11, 21),
+        source="Tandem's own: the budget alarm would stop the run; it counts instances alone", date=date(2026, 11, 22),
+    ),
+    Rule(
+        id="budget-own", of=Stamp, severity="warning", find=_budget_shared,
+        sentence="the budget of an environment without tags holds the runs of all in its account that it counts",
+        source="tandem/spec/budgets.py: without tags it counts every instance of the type", date=date(2026, 11, 22),
+    ),
+    Rule(
+        id="budget-by-hand", of=Stamp, severity="warning", find=_by_hand,
+        sentence="CloudFormation makes budgets in the region; elsewhere somebody makes this one by hand",
+        source="CloudFormation's registry: AWS::Budgets::Budget by region", date=date(2026, 11, 22),
+    ),
+    Rule(
+        id="billing-code", of=Stamp, severity="refusal", find=_billing_code,
+        sentence="the region's billing code is known, by which the budget counts the fleet's instances",
+        source=_OFFERINGS, date=date(2026, 11, 22),
     ),
     Rule(
         id="idle-before-max", of=Stamp, severity="warning", find=_idle,

@@ -8,7 +8,7 @@ from datetime import date
 from tandem.rules.rule import Finding, Rule, listed
 from tandem.rules.subjects import Stamp
 from tandem.spec.environment import NewNetwork
-from tandem.spec.images import ImageUse, image_uses
+from tandem.spec.images import PRIVATE_ECR, ImageUse, image_uses
 
 
 def _uses(stamp: Stamp) -> list[ImageUse]:
@@ -55,6 +55,18 @@ def _closed(stamp: Stamp) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _seeded(stamp: Stamp) -> Iterable[Finding]:
+    network = stamp.environment.network
+    cached = [mirror for mirror in stamp.environment.registry_mirrors.values() if PRIVATE_ECR.match(mirror)]
+    if isinstance(network, NewNetwork) and network.nat == "none" and cached:
+        yield Finding(
+            path="registry_mirrors", got=f"{listed(cached)} with network.nat none",
+            allowed="mirrors that hold every image before the first deploy: a pull-through cache fetches nothing for a "
+            "VPC without a way out",
+            change=f"run what `tandem images {stamp.environment.name} --seed` prints, where the internet is reached",
+        )  # fmt: skip
+
+
 RULES: tuple[Rule[Stamp], ...] = (
     Rule(
         id="images-pinned", of=Stamp, severity="warning", find=_pinned,
@@ -71,5 +83,11 @@ RULES: tuple[Rule[Stamp], ...] = (
         sentence="a network without NAT declares registry mirrors",
         source="docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html: none for public.ecr.aws",
         date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="mirrors-seeded", of=Stamp, severity="warning", find=_seeded,
+        sentence="where nothing leads out of the VPC, mirrors in private ECR are filled beforehand",
+        source="docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html, considerations",
+        date=date(2026, 11, 22),
     ),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 from tandem.rules.rule import Finding, Rule
 from tandem.rules.subjects import Stamp, Trial
-from tandem.spec.names import LimitedName, environment_names, experiment_names
+from tandem.spec.names import NOTIFY, LimitedName, environment_names, experiment_names
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 KEY_LENGTH, VALUE_LENGTH = 128, 256
@@ -53,6 +53,16 @@ def _free(trial: Trial) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _words(stamp: Stamp) -> Iterable[Finding]:
+    name = stamp.environment.name
+    if NOTIFY in name.split("-"):
+        yield Finding(
+            path="name", got=repr(name),
+            allowed=f"a name without the word {NOTIFY}, by which the alarms of `prod` are told from those of `prod-eu`",
+            change="rename the file",
+        )  # fmt: skip
+
+
 def _bucket(stamp: Stamp) -> Iterable[Finding]:
     name = stamp.environment.artifacts.existing_bucket
     reserved = name is not None and (name.startswith(RESERVED_STARTS) or name.endswith(RESERVED_ENDS))
@@ -61,6 +71,15 @@ def _bucket(stamp: Stamp) -> Iterable[Finding]:
             path="artifacts.existing_bucket", got=repr(name),
             allowed="no two dots in a row, no IP address, no start or end that S3 reserves",
             change="write the bucket's own name",
+        )  # fmt: skip
+
+
+def _bucket_key(stamp: Stamp) -> Iterable[Finding]:
+    key, region = stamp.environment.artifacts.kms_key_arn, stamp.environment.region
+    if key is not None and key.split(":")[3] != region:
+        yield Finding(
+            path="artifacts.kms_key_arn", got=f"a key in {key.split(':')[3]}",
+            allowed=f"a key in {region}: S3 takes none of another region", change=f"write the ARN of a key in {region}",
         )  # fmt: skip
 
 
@@ -94,6 +113,11 @@ RULES: tuple[Rule[Any], ...] = (
         source="S3 and EKS API references: bucket 63, cluster 100, node group 63", date=date(2026, 11, 21),
     ),
     Rule(
+        id="environment-words", of=Stamp, severity="refusal", find=_words,
+        sentence=f"no word of the environment's name is {NOTIFY}",
+        source="tandem/spec/names.py: the second word of a composite alarm's name", date=date(2026, 11, 22),
+    ),
+    Rule(
         id="experiment-name", of=Trial, severity="refusal", find=_experiment,
         sentence="every name made from the experiment's or a variant's is within its resource's limit",
         source="kubernetes.io/docs/concepts/overview/working-with-objects/names", date=date(2026, 11, 21),
@@ -108,6 +132,11 @@ RULES: tuple[Rule[Any], ...] = (
         id="bucket-name", of=Stamp, severity="refusal", find=_bucket,
         sentence="an existing bucket's name is one that S3 allows",
         source="docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="bucket-key", of=Stamp, severity="refusal", find=_bucket_key,
+        sentence="the key of the bucket lies in its region",
+        source="docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html", date=date(2026, 11, 22),
     ),
     Rule(
         id="tags-fit", of=Stamp, severity="refusal", find=_tags,

@@ -25,9 +25,16 @@ def network_of(cidr: str) -> ipaddress.IPv4Network | None:
 
 
 def _ranges(stamp: Stamp) -> Iterator[tuple[str, str]]:
-    yield "network.cidr", stamp.environment.network.cidr
+    network = stamp.environment.network
+    yield "network.cidr", network.cidr
+    if isinstance(network, ExistingNetwork):
+        for index, cidr in enumerate(network.secondary_cidrs):
+            yield f"network.secondary_cidrs[{index}]", cidr
     for index, cidr in enumerate(stamp.environment.cluster.endpoint.cidrs):
         yield f"cluster.endpoint.cidrs[{index}]", cidr
+    for index, client in enumerate(stamp.environment.cluster.endpoint.clients):
+        if not client.startswith("sg-"):
+            yield f"cluster.endpoint.clients[{index}]", client
 
 
 def _nearest_range(cidr: str) -> str:
@@ -94,12 +101,26 @@ def _once(stamp: Stamp) -> Iterable[Finding]:
         seen.add(name)
 
 
+def _overlapping(stamp: Stamp) -> Iterable[Finding]:
+    network = stamp.environment.network
+    if not isinstance(network, ExistingNetwork):
+        return
+    blocks = [network_of(cidr) for cidr in network.cidrs]
+    for index, block in enumerate(blocks[1:]):
+        before = [other for other in blocks[: index + 1] if other and block and other.overlaps(block)]
+        if before:
+            yield Finding(
+                path=f"network.secondary_cidrs[{index}]", got=f"{block}, which overlaps {before[0]}",
+                allowed="ranges that do not overlap, as EC2 admits them to one VPC", change="delete one",
+            )  # fmt: skip
+
+
 def _endpoints(stamp: Stamp) -> Iterable[Finding]:
     network = stamp.environment.network
-    if isinstance(network, NewNetwork) and network.nat == "none" and not network.interface_endpoints:
+    if isinstance(network, NewNetwork) and network.nat == "none" and not network.has_interface_endpoints:
         yield Finding(
-            path="network.interface_endpoints", got="false with nat none", allowed="true with nat none",
-            change="write true, or nat: single: nodes must reach the AWS services to join",
+            path="network.interface_endpoints", got="false with nat none", allowed="true or null with nat none",
+            change="delete it, or nat: single: nodes must reach the AWS services to join",
         )  # fmt: skip
 
 
@@ -128,6 +149,11 @@ RULES: tuple[Rule[Stamp], ...] = (
         id="subnet-once", of=Stamp, severity="refusal", find=_once,
         sentence="each zone of a new network, and each subnet of an existing one, stands once",
         source="Tandem's own: one subnet per entry", date=date(2026, 11, 21),
+    ),
+    Rule(
+        id="ranges-apart", of=Stamp, severity="refusal", find=_overlapping,
+        sentence="the ranges of an existing network do not overlap", source="EC2 API Reference, AssociateVpcCidrBlock",
+        date=date(2026, 11, 22),
     ),
     Rule(
         id="closed-needs-endpoints", of=Stamp, severity="refusal", find=_endpoints,

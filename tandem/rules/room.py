@@ -1,4 +1,4 @@
-"""Whether a variant's CPU, memory and weights fit its share of a node."""
+"""Whether a variant's CPU, memory and weights fit its share of a node, and the other jobs the system nodes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,19 @@ from datetime import date
 from typing import Any
 
 from tandem.rules.rule import Finding, Rule
-from tandem.rules.subjects import Hosting, Trial
+from tandem.rules.subjects import Hosting, Stamp, Trial
 from tandem.spec.model import Model
+from tandem.spec.system_jobs import sum_job_requests
 
 # what a node's DaemonSets need beside the servers: one job of 190 CPU leaves them 1.45 of a trn2.48xlarge's 191.45
 DAEMONS_CPU_M = 1450
 # the requests of the CloudWatch agent, Neuron monitor, DRA driver and VPC CNI are 128 MiB each, from their charts
 DAEMONS_MEMORY_MIB = 1024
+# What a system node's DaemonSets request (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB, CloudWatch agent 250m and
+# 128 MiB, Fluent Bit 50m and 25 MiB), and beside them once: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
+# 64 MiB, a GitOps tool 500m and 1 GiB; rounded up, since releases change them.
+SYSTEM_NODE_CPU_M, SYSTEM_NODE_MEMORY_MIB = 500, 256
+CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000, 1536
 BYTES_PER_VALUE = 2  # bfloat16 and float16
 GIB = 2**30
 
@@ -98,6 +104,30 @@ def _device_memory(hosting: Hosting) -> Iterable[Finding]:
         )  # fmt: skip
 
 
+def _system_jobs(stamp: Stamp) -> Iterable[Finding]:
+    """Find environments whose system nodes do not hold all their jobs at once beside the add-ons."""
+    nodes = stamp.environment.cluster.system_nodes
+    instance = stamp.catalogue.instances.instances.get(nodes.instance_type)
+    if instance is None or not instance.allocatable_cpu_m.value or not instance.allocatable_memory_mib.value:
+        return
+    jobs = [sum_job_requests(experiment) for experiment in stamp.hosted]
+    for what, unit, each, node, once, wanted in (
+        ("CPU", "m", instance.allocatable_cpu_m, SYSTEM_NODE_CPU_M, CONTROLLERS_CPU_M, sum(cpu for cpu, _ in jobs)),
+        (
+            "memory", " MiB", instance.allocatable_memory_mib, SYSTEM_NODE_MEMORY_MIB, CONTROLLERS_MEMORY_MIB,
+            sum(memory for _, memory in jobs),
+        ),
+    ):  # fmt: skip
+        room = nodes.count * ((each.value or 0) - node) - once
+        if wanted > room:
+            yield Finding(
+                path="cluster.system_nodes", got=f"{nodes.count} x {nodes.instance_type} for {wanted}{unit} of {what}",
+                allowed=f"at most {max(room, 0)}{unit}: what is left of them beside the add-ons",
+                change="raise count or take a larger type, or start staging and llmperf one experiment at a time",
+                source=stamp.catalogue.instances.sources[each.source],
+            )  # fmt: skip
+
+
 _INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-types.md"
 
 RULES: tuple[Rule[Any], ...] = (
@@ -120,5 +150,10 @@ RULES: tuple[Rule[Any], ...] = (
         id="device-memory", of=Hosting, severity="refusal", find=_device_memory,
         sentence="weights and KV cache of target and largest draft fit the claimed devices' memory",
         source="aws-neuron/aws-neuron-sdk about-neuron/arch/neuron-hardware/trn2-arch.rst", date=date(2026, 8, 21),
+    ),
+    Rule(
+        id="system-nodes-hold", of=Stamp, severity="warning", find=_system_jobs,
+        sentence="the system nodes hold every staging job and llmperf at once, beside the add-ons",
+        source=_INSTANCES, date=date(2026, 11, 21),
     ),
 )  # fmt: skip

@@ -1,12 +1,13 @@
 """Where CloudFormation makes a monthly budget, and whose cost it counts.
 
 Sources: the registry's schemas as cfn-lint has them, held against this list by a test; AWS Billing user guide,
-"Activating user-defined cost allocation tags".
+"Activating user-defined cost allocation tags"; AWS Cost Management API reference, Budget, CostFilters.
 """
 
 from __future__ import annotations
 
 from tandem.spec import names
+from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 
 # Regions whose CloudFormation has no AWS::Budgets::Budget. There the budget is made by hand (docs/runbook.md).
@@ -30,8 +31,41 @@ def by_hand(environment: Environment) -> bool:
     return environment.region in WITHOUT
 
 
+# How long a spot node may live beside its replacement: EKS starts that one when EC2 recommends to rebalance, and ends
+# the node once it is ready (EKS user guide, "Managed node groups", capacity types). The guard gives both this time
+# before it calls one of them excess (tandem/stop.py, REPLACED_GRACES).
+SPOT_OVERLAP_HOURS = 20 / 60
+
+
+def compute_run_usd(environment: Environment) -> float:
+    """Return what one run of `guard.max_hours` on all nodes costs, in USD; of spot nodes each is replaced once."""
+    capacity = environment.capacity
+    overlap_hours = SPOT_OVERLAP_HOURS if capacity.kind == "spot" else 0.0
+    return capacity.usd_per_hour * capacity.nodes * (environment.guard.max_hours + overlap_hours)
+
+
+# How an hour of a running instance is billed, whatever the kind of its capacity. The fee of a Capacity Block has a
+# usage type of its own and no tag of an instance (CapacityBlockFee; grafana/cloudcost-exporter@0b04135c
+# pkg/aws/client/billing.go): the budget never counts it.
+INSTANCE_USAGE = ("BoxUsage", "SpotUsage")
+
+
+def counted_costs(environment: Environment, catalogue: Catalogue) -> dict[str, list[str]]:
+    """Return the budget's cost filters: the hours of the fleet's instances, and nothing that runs while it is parked.
+
+    A cost must match each key, and one value of it.
+
+    Raises:
+        KeyError: nobody wrote the region's billing code; the rule `billing-code` refuses that before.
+    """
+    code = catalogue.offerings.billing_codes[environment.region].value
+    usage = [f"{code}-{kind}:{environment.capacity.instance_type}" for kind in INSTANCE_USAGE]
+    tag = counted_tag(environment)
+    return {"UsageType": usage, **({"TagKeyValue": [f"user:{tag}${environment.name}"]} if tag else {})}
+
+
 def counted_tag(environment: Environment) -> str | None:
-    """Return the key of the tag whose cost the budget counts; None: it counts the whole account's.
+    """Return the key of the tag whose cost the budget counts; None: it counts the whole account's instances.
 
     Budgets sees a tag only once it is activated as a cost allocation tag; until then it sees no cost, and this path
     stops nothing.

@@ -15,7 +15,7 @@ from tandem.spec.experiment import Mode
 from tandem.spec.faults import Fault, SpecError
 from tandem.spec.figure import Source, uncited
 from tandem.spec.model import Model
-from tandem.spec.platform import Digests, DraChart, Instances, Kubernetes, Offerings, WatchPrices
+from tandem.spec.platform import Digests, DraChart, Instances, Kubernetes, Offerings, StandingPrices, WatchPrices
 from tandem.spec.record import Record, parse
 from tandem.spec.runtime import ProgramCompile, Runtime, Spelling
 
@@ -36,6 +36,7 @@ class Catalogue:
     dra_chart: DraChart
     digests: Digests
     watch_prices: WatchPrices
+    standing_prices: StandingPrices
 
 
 @cache
@@ -57,6 +58,7 @@ def catalogue(data: Path = DATA) -> Catalogue:
         dra_chart=_read(DraChart, platform / "neuron-dra-chart.yaml"),
         digests=_read(Digests, platform / "digests.yaml"),
         watch_prices=_read(WatchPrices, platform / "watch-prices.yaml"),
+        standing_prices=_read(StandingPrices, platform / "standing-prices.yaml"),
     )
 
 

@@ -1,4 +1,4 @@
-"""How much local disk staging, compiling and serving take, as far as it can be known beforehand.
+"""How much disk staging, compiling, serving and a system node take, as far as it can be known beforehand.
 
 Invariant: an estimate never depends on the variant, so that the pods of two variants ask for the same.
 """
@@ -12,6 +12,7 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.model import Model
 
 GIB = 2**30
+SYSTEM_NODE_ROOT_GIB = 50  # AL2023 and the add-ons' images take under 20; logs and emptyDirs take the rest
 # Beside the tensors, per snapshot: tokenizer and configuration, blocks that are begun, whatever a file system holds
 # back for open files. A volume above its limit makes the kubelet evict the pod, with hours of compiling on its disk.
 SNAPSHOT_ROOM_GIB = 2

@@ -26,6 +26,13 @@ Cidr = Annotated[
         json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16"},
     ),
 ]
+ApiClient = Annotated[
+    str,
+    Field(
+        pattern=r"^(sg-[0-9a-f]{8,17}|[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2})$",
+        json_schema_extra={"allowed": "an IPv4 range such as 10.42.0.0/16, or the id of a security group, sg-..."},
+    ),
+]
 PrincipalArn = Annotated[
     str,
     Field(
@@ -90,9 +97,16 @@ class NewNetwork(Record):
     nat: Literal["none", "single", "per-zone"] = Field(
         default="single", description="NAT gateways: none closes the cluster off from the internet"
     )
-    interface_endpoints: bool = Field(
-        default=True, description="interface endpoints for the AWS services that private nodes call"
+    interface_endpoints: bool | None = Field(
+        default=None,
+        description="interface endpoints for the AWS services that private nodes call, paid by the hour and zone; "
+        "null: only with nat none, elsewhere these calls go through the NAT gateway",
     )
+
+    @property
+    def has_interface_endpoints(self) -> bool:
+        """Whether the VPC gets interface endpoints: as declared, else where there is no NAT gateway."""
+        return self.nat == "none" if self.interface_endpoints is None else self.interface_endpoints
 
 
 class Subnet(Record):
@@ -107,8 +121,16 @@ class ExistingNetwork(Record):
 
     kind: Literal["existing"] = Field(description="`existing`: the VPC is named by ids and left as it is")
     vpc_id: VpcId = Field(description="the VPC")
-    cidr: Cidr = Field(description="its address range, for security group rules")
+    cidr: Cidr = Field(description="its address range")
+    secondary_cidrs: tuple[Cidr, ...] = Field(
+        default=(), max_length=16, description="its further ranges, or those where its interface endpoints answer"
+    )
     subnets: tuple[Subnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
+
+    @property
+    def cidrs(self) -> tuple[str, ...]:
+        """Every range of the VPC, the first one first."""
+        return (self.cidr, *self.secondary_cidrs)
 
 
 class Bootstrap(Record):
@@ -132,6 +154,12 @@ class Endpoint(Record):
     cidrs: tuple[Cidr, ...] = Field(
         default=(), description="ranges admitted to a public endpoint; 0.0.0.0/0 is refused"
     )
+    clients: tuple[ApiClient, ...] = Field(
+        default=(),
+        max_length=32,
+        description="who reaches the API's private address beside nodes and pods: private ranges, or security groups "
+        "of the VPC; none: nobody outside the cluster does",
+    )
 
 
 class Access(Record):
@@ -149,7 +177,7 @@ class SystemNodes(Record):
     """The small node group that runs add-ons."""
 
     instance_type: Literal["m7i.large", "m7i.xlarge", "m7i.2xlarge"] = Field(
-        default="m7i.large", description="instance type"
+        default="m7i.xlarge", description="instance type; staging, llmperf and the add-ons share these nodes"
     )
     count: int = Field(default=2, ge=2, le=6, description="nodes; two survive the loss of one")
 
@@ -178,6 +206,20 @@ class Artifacts(Record):
         ]
         | None
     ) = Field(default=None, description="a bucket of yours; null makes one, which outlives its stack")
+    kms_key_arn: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$",
+                json_schema_extra={"allowed": "the ARN of a KMS key by its id, no alias"},
+            ),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="key of yours that encrypts the bucket; its policy must admit this account's IAM; "
+        "null: S3's own keys",
+    )
     noncurrent_days: int = Field(default=30, ge=1, le=3650, description="days that old versions of an object are kept")
     usd_per_gb_month: float | None = Field(
         default=None, ge=0, le=10, description="your price of one GB (2^30 bytes) kept for a month; null shows no cost"
@@ -427,6 +469,10 @@ class Environment(Record):
     ) = Field(
         default=None,
         description="Python package index that the build of the tools image installs from; null takes the public one",
+    )
+    builds_in_vpc: bool = Field(
+        default=False,
+        description="whether CodeBuild builds the images of ours in the private subnets; false: in AWS's own network",
     )
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
     log_retention_days: Annotated[

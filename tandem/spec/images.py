@@ -15,8 +15,9 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 
+# the name is None of a registry's root
 PRIVATE_ECR = re.compile(
-    r"(?P<host>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)/(?P<name>[^:@]+)"
+    r"(?P<host>(?P<account>\d{12})\.dkr\.ecr\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(?:\.cn)?)(?:/(?P<name>[^:@]+)|$)"
 )
 OWN_IMAGE = "{} image"  # built in the account; what it stands on is pulled there
 
@@ -39,6 +40,11 @@ class ImageUse:
     mirrored: str
     digest: str | None
     used_by: tuple[str, ...]
+
+    @property
+    def pulled(self) -> str:
+        """What is pulled: the name behind the mirror, by digest once one is known."""
+        return f"{self.mirrored}@{self.digest}" if self.digest else self.mirrored
 
     @property
     def is_base(self) -> bool:

@@ -37,6 +37,7 @@ WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler
 STORED_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
 CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
 REVISION_CHARACTERS = 7
+NOTIFY = "notify"  # second word in the name of a composite alarm, and in no environment's name
 BUCKET_CHARACTERS = 6  # of a digest: it tells the few buckets that one experiment is moved between
 PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
 PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")  # each policy's own kind
@@ -80,6 +81,15 @@ def dashboard(environment: Environment, part: str) -> str:
 def alarm(environment: Environment, *parts: str) -> str:
     """Return the name of one CloudWatch alarm: the environment's, then what it watches."""
     return "-".join((environment.name, *parts))
+
+
+def notifying_alarm_pattern(environment: Environment) -> str:
+    """Return the pattern of the composite alarms, which alone notify, and of no other environment's alarm.
+
+    `prod-*` would match the alarms of `prod-eu` too. The word in it is no part of any environment's name: the rule
+    `environment-words` keeps it free.
+    """
+    return alarm(environment, NOTIFY, "*")
 
 
 def topic(environment: Environment) -> str:

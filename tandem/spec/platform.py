@@ -25,6 +25,7 @@ class Instance(Record):
     allocatable_memory_mib: Figure[int | None] = Field(description="memory that Kubernetes can hand out, MiB")
     pods: Figure[int | None] = Field(description="most pods")
     efa_cards: Figure[int | None] = Field(description="EFA network cards")
+    network_card_gbps: Figure[int | None] = Field(description="most that its first network card carries, Gbit/s")
     nvme_gb: Figure[int | None] = Field(description="local NVMe, GB")
     device_groups: Figure[tuple[int, ...]] = Field(description="sizes of the groups the DRA driver publishes")
     device_counts: Figure[tuple[int, ...]] = Field(description="claim sizes that can be bound")
@@ -46,6 +47,7 @@ class Offerings(Record):
 
     offerings: dict[str, dict[str, Figure[tuple[str, ...]]]]
     zones: dict[str, Figure[tuple[str, ...]]]
+    billing_codes: dict[str, Figure[str]] = Field(description="region to what begins its usage types on a bill")
     sources: dict[str, Source]
 
 
@@ -106,6 +108,26 @@ class PriceSource(Source):
     """Where a price was read, when, and whether in a text of whoever asks it."""
 
     verified: bool = Field(description="whether AWS's own text was read, not somebody else's record of it")
+
+
+class RegionPrices(Record):
+    """What stands in one region while the fleet is parked, in USD; null where no source was read."""
+
+    cluster_hour: Figure[float | None] = Field(description="an EKS cluster of a minor in standard support, by the hour")
+    nat_gateway_hour: Figure[float | None] = Field(description="a NAT gateway, by the hour")
+    public_address_hour: Figure[float | None] = Field(description="a public IPv4 address, by the hour")
+    endpoint_hour: Figure[float | None] = Field(description="an interface endpoint in one zone, by the hour")
+    volume_gb_month: Figure[float | None] = Field(description="a GB of a gp3 volume, by the month")
+    instance_hour: dict[str, Figure[float | None]] = Field(
+        description="system nodes' type to an on-demand Linux instance, by the hour"
+    )
+
+
+class StandingPrices(Record):
+    """Region to the prices of what stands while the fleet is parked."""
+
+    regions: dict[str, RegionPrices]
+    sources: dict[str, PriceSource]
 
 
 class WatchPrices(Record):

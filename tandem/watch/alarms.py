@@ -86,7 +86,7 @@ def _composites(environment: Environment, found: Sequence[Alarm], parked: Alarm 
         groups = list(_groups([alarm.name for alarm in found if alarm.anchor in anchors]))
         for at, group in enumerate(groups, 1):
             yield Composite(
-                name=names.alarm(environment, "notify", kind, *([str(at)] if len(groups) > 1 else [])),
+                name=names.alarm(environment, names.NOTIFY, kind, *([str(at)] if len(groups) > 1 else [])),
                 says=f"{environment.name}: {says}.",
                 anchor=CALLED,
                 alarms=group,

@@ -73,6 +73,7 @@ class Cost:
         parts: every row, none of them negative.
         hours: of a month in which the fleet may live.
         whole_month_usd: the total if it lived the whole month.
+        parked_usd: the total if it lived no hour of it.
         region: whose prices these are.
         unverified: names of the parts whose price is not from a text of AWS itself.
     """
@@ -80,6 +81,7 @@ class Cost:
     parts: tuple[Part, ...]
     hours: float
     whole_month_usd: float
+    parked_usd: float
     region: str
     unverified: tuple[str, ...]
 
@@ -104,6 +106,7 @@ def cost(scope: Scope, prices: WatchPrices | None = None) -> Cost:
         parts=parts,
         hours=hours,
         whole_month_usd=sum(part.usd for part in _parts(scope, asked, HOURS_OF_A_MONTH, pictures)),
+        parked_usd=sum(part.usd for part in _parts(scope, asked, 0.0, pictures)),
         region=asked.region,
         unverified=tuple(part.name for part in parts if asked.unverified(part.price)),
     )

@@ -50,7 +50,7 @@ def guard_alarms(environment: Environment) -> Alarms:
         parked=None,
         composites=tuple(
             Composite(
-                name=names.alarm(environment, "notify", kind),
+                name=names.alarm(environment, names.NOTIFY, kind),
                 says=f"{environment.name}: {says}.",
                 anchor=FLEET_STOPS,
                 alarms=held,

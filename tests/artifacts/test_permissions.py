@@ -15,7 +15,6 @@ from botocore.exceptions import ClientError
 from compiled import HOLDER, KEY, variables, write_artifact, write_outcome
 
 from stacks.identity import PodRoles
-from stacks.place import Place
 from tandem.artifacts.fault import WorldError
 from tandem.artifacts.files import files_below
 from tandem.artifacts.lease import take
@@ -25,6 +24,7 @@ from tandem.artifacts.receive import receive_all
 from tandem.artifacts.send import send_all
 from tandem.artifacts.store import Store
 from tandem.artifacts.stored import write_stored_manifest
+from tandem.spec.load import load
 from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 from tandem.twin.aws.endpoint import Endpoint
 from tandem.twin.aws.principal import under
@@ -46,9 +46,13 @@ def enforcing():
 def statements():
     """Service account -> the statements of its role, as the Cluster stack writes them."""
     stack = Stack(App(), "cluster")
+    declared = load(ROOT / "environments", ROOT / "experiments", ("post-us-east-2",))
+    example = declared.environments["post-us-east-2"].environment
     PodRoles(
-        stack, "identities", cluster_name="c", bucket=BUCKET, token_secret=None, metrics_namespaces=["Tandem/n"],
-        place=Place(account="111122223333", region="us-east-2"),
+        stack, "identities", metrics_namespaces=["Tandem/n"],
+        environment=example.model_copy(update={
+            "artifacts": example.artifacts.model_copy(update={"existing_bucket": BUCKET}),
+        }),
     )  # fmt: skip
     found = {}
     for account in (SERVE_ACCOUNT, STAGE_ACCOUNT, COMPILE_ACCOUNT, BENCH_ACCOUNT):

@@ -31,6 +31,13 @@ def test_another_digest_is_told_as_such() -> None:
     assert list(upgrade_diff.list_changes(POD, other)) == ["`env.value`: another digest"]
 
 
+def test_a_key_of_one_side_is_told_without_its_value() -> None:
+    assert list(upgrade_diff.list_changes({"old": "text"}, {"new": "text"}, "data")) == [
+        "`data.old`: gone",
+        "`data.new`: new",
+    ]
+
+
 def test_equal_states_are_told_as_the_same() -> None:
     assert list(upgrade_diff.describe_objects({("Pod", "a"): POD}, {("Pod", "a"): POD}, "manifests")) == [
         "| nothing: the manifests are the same | 0 | 0 | 0 | |"

@@ -10,11 +10,11 @@ from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, of_kind, s
 from charts import workloads
 from charts.stage import DEADLINE_S
 from tandem.spec import names
+from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.spec.environment import Environment, Hub
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
-ROOT_GIB = 50  # of a system node (stacks/system_nodes.py), of which the system and its images take under 20
 
 
 def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
@@ -93,7 +93,8 @@ def test_what_staging_holds_of_a_model_fits_beside_what_a_small_node_holds(envir
         (volume,) = spec["volumes"]
 
         assert found["resources"]["requests"]["ephemeral-storage"] == volume["emptyDir"]["sizeLimit"]
-        assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) + 20 < ROOT_GIB
+        taken_gib = 20  # by the system and its images, at most
+        assert int(volume["emptyDir"]["sizeLimit"].removesuffix("Gi")) + taken_gib < SYSTEM_NODE_ROOT_GIB
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -71,6 +71,15 @@ def test_a_volume_is_mounted_by_the_role_of_the_pod(environment: str, experiment
     assert all(found == expected for found in attributes)
 
 
+@pytest.mark.parametrize(("environment", "gbps"), [("post-us-east-2", 200), ("dev-trn2-3xlarge", 50)])
+def test_a_volume_names_the_nodes_throughput(environment: str, gbps: int) -> None:
+    (experiment, *_) = experiments(ENVIRONMENTS[environment])
+
+    found = {tuple(volume["spec"]["mountOptions"][3:-1]) for volume in volumes(environment, experiment.name).values()}
+
+    assert found == {(f"maximum-throughput-gbps {gbps}",)}
+
+
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_a_volume_names_its_region_so_that_nobody_asks_the_node(environment: str, experiment: str) -> None:
     region = f"region {ENVIRONMENTS[environment].region}"

@@ -53,7 +53,9 @@ def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) ->
     [
         pytest.param("stage", AGENT, True, id="stage-agent"),
         pytest.param("stage", PUBLIC, True, id="stage-hub-and-s3"),
-        pytest.param("stage", VPC_ENDPOINT, True, id="stage-secrets-manager-in-the-vpc"),
+        pytest.param("stage", VPC_ENDPOINT, False, id="stage-vpc-without-endpoints"),
+        pytest.param("stage", PEERED, False, id="stage-peered-network"),
+        pytest.param("stage", API_SERVER, False, id="stage-kubernetes-api"),
         pytest.param("stage", (PUBLIC[0], 80), False, id="stage-plain-http"),
         pytest.param("stage", METADATA, False, id="stage-metadata"),
         pytest.param("stage", (METADATA[0], 443), False, id="stage-link-local-https"),
@@ -69,7 +71,7 @@ def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) ->
         pytest.param("bench", PUBLIC, True, id="bench-s3"),
         pytest.param("bench", AGENT, True, id="bench-agent"),
         pytest.param("bench", METADATA, False, id="bench-metadata"),
-        pytest.param("bench", VPC_ENDPOINT, True, id="bench-cloudwatch-in-the-vpc"),
+        pytest.param("bench", VPC_ENDPOINT, False, id="bench-vpc-without-endpoints"),
         pytest.param("bench", (VPC_ENDPOINT[0], 80), False, id="bench-vpc-another-port"),
         pytest.param("bench", PEERED, False, id="bench-peered-network"),
         pytest.param("bench", API_SERVER, False, id="bench-kubernetes-api"),
@@ -79,7 +81,7 @@ def test_who_calls_whom(component: str, to: tuple[str, int], *, expected: bool) 
     assert reaches(policies(), component, to) is expected
 
 
-@pytest.mark.parametrize(("port", "expected"), [(443, True), (8443, True), (8080, False)])
+@pytest.mark.parametrize(("port", "expected"), [(443, False), (8443, True), (8080, False)])
 def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: bool) -> None:
     own = HOME.model_copy(update={"hub": Hub(endpoint="https://hub.acme.dev:8443", token_secret=None)})
 
@@ -92,14 +94,26 @@ def test_a_hubs_port_is_not_the_compile_pods() -> None:
     assert not reaches(policies(own), "compile", (PUBLIC[0], 8443))
 
 
-def test_without_interface_endpoints_a_bench_calls_nothing_in_the_vpc() -> None:
-    network = HOME.network.model_copy(update={"interface_endpoints": False})
+@pytest.mark.parametrize("port", [443, 80])
+@pytest.mark.parametrize("component", ["bench", "stage"])
+def test_interface_endpoints_are_reached_by_https_alone(component: str, port: int) -> None:
+    network = HOME.network.model_copy(update={"interface_endpoints": True})
 
-    assert not reaches(policies(HOME.model_copy(update={"network": network})), "bench", VPC_ENDPOINT)
+    specs = policies(HOME.model_copy(update={"network": network}))
+
+    assert reaches(specs, component, (VPC_ENDPOINT[0], port)) is (port == 443)
 
 
-def test_in_an_existing_network_s3_may_be_at_a_private_address() -> None:
-    assert reaches(policies(HOME.model_copy(update={"network": EXISTING})), "compile", VPC_ENDPOINT)
+@pytest.mark.parametrize("component", ["stage", "compile", "bench"])
+@pytest.mark.parametrize(
+    ("to", "expected"), [(VPC_ENDPOINT, True), (("100.66.1.1", 443), True), (PEERED, False)], ids=str
+)
+def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(
+    component: str, to: tuple[str, int], *, expected: bool
+) -> None:
+    network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
+
+    assert reaches(policies(HOME.model_copy(update={"network": network})), component, to) is expected
 
 
 @pytest.mark.parametrize("component", ["stage", "compile", "bench"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -132,6 +133,34 @@ def test_show_prints_the_price_with_its_date(specs: Path, capsys: pytest.Capture
     assert "35.76 USD per node-hour (your figure of 2026-05-31)" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_one_figure_says_what_a_parked_environment_costs(
+    specs: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    main([command, "post-us-east-2", *folders(specs)])
+
+    lines = [line for line in capsys.readouterr().out.splitlines() if "USD a month while parked" in line]
+    assert len(lines) == 1
+    assert lines[0].endswith("286.08 USD for a run of 8 h")
+
+
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_verbose_prints_the_parts_of_the_parked_cost(
+    specs: Path, capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    main([command, "--verbose", "post-us-east-2", *folders(specs)])
+
+    assert "73.00  EKS control plane: 1 cluster" in capsys.readouterr().out
+
+
+def test_an_unknown_price_is_a_question_mark_and_at_least(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", "--verbose", "dev-trn2-3xlarge", *folders(specs)])
+
+    out = capsys.readouterr().out
+    assert "?  NAT gateways: 1" in out
+    assert "  cost        at least " in out
+
+
 def test_show_leaves_fleet_out_while_the_reservation_is_a_placeholder(
     specs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -189,6 +218,23 @@ def test_images_names_the_digest_of_the_pinned_chart(specs: Path, capsys: pytest
         use for use in json.loads(capsys.readouterr().out)["images"]["post-us-east-2"] if use["kind"] == "chart"
     ]
     assert chart["digest"] == catalogue().dra_chart.digest.value
+
+
+def test_images_seed_pulls_each_image_through_its_mirror(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    host = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+    path = specs / "environments" / "post-us-east-2.yaml"
+    mirrors = f"registry_mirrors:\n  public.ecr.aws: {host}/public\n  registry.k8s.io: {host}/k8s\n"
+    path.write_text(path.read_text() + mirrors)
+
+    main(["images", "--seed", "post-us-east-2", *folders(specs)])
+
+    lines = capsys.readouterr().out.splitlines()
+    logins = [line for line in lines if line.startswith("aws ecr get-login-password --region us-east-2 | ")]
+    assert [line.split(" | ")[1].split()[0] for line in logins] == ["docker", "helm"]
+    pulls = [shlex.split(line) for line in lines[2:]]
+    assert {words[0] for words in pulls} == {"docker", "helm"}
+    assert all(host in words[4 if words[0] == "docker" else 2] for words in pulls)
+    assert not any("library/python" in " ".join(words) for words in pulls)
 
 
 def test_images_resolve_as_json_is_json(

@@ -23,7 +23,7 @@ EVERY = [
     for region in catalogue().offerings.offerings[kind_of]
     if (kind_of, bought) not in UNSOLD
 ]
-WARNED = {"compile-memory", "reservation-given", "images-pinned", "image-vulnerable"}
+WARNED = {"budget-by-hand", "compile-memory", "image-vulnerable", "images-pinned", "reservation-given"}
 VALUES = {
     "account": '"210987654321"', "admin": "[arn:aws:iam::210987654321:role/Admin]", "usd_per_hour": "20",
     "usd_per_hour_date": "2026-11-20", "vpc_id": "vpc-01234567", "cidr": "10.50.0.0/16",
@@ -76,6 +76,7 @@ def test_filled_in_it_breaks_no_rule(tmp_path: Path, kind_of: str, bought: str, 
 
     assert [str(fault) for fault in faults if fault.severity == "refusal"] == []
     assert {fault.rule for fault in faults} <= WARNED
+    assert ("budget-by-hand" in {fault.rule for fault in faults}) == (region in {"ap-south-2", "ap-southeast-4"})
     assert ("reservation-given" in {fault.rule for fault in faults}) == (bought in {"capacity-block", "reservation"})
 
 

@@ -10,11 +10,14 @@ from pathlib import Path
 import pytest
 from guard_world import GUARDED, START
 
+from tandem.spec.budgets import SPOT_OVERLAP_HOURS
 from tandem.stop import (
     CAPACITY_KIND_TAG,
     EXCESS_NODES,
     FENCE_KEY,
+    FLEET_USD,
     POINTER_KEY,
+    REPLACED_GRACES,
     RefusedError,
     lease_key,
     look,
@@ -71,6 +74,20 @@ def test_a_fleet_within_its_lease_has_no_excess(world, start):
     start("r1", nodes=2, hours=8)
 
     assert reap(world.clients, GUARDED, world.now).metrics[EXCESS_NODES] == 0
+
+
+def test_both_nodes_of_a_spot_replacement_are_counted_as_cost(world, start):
+    start("r1", nodes=1, hours=8)
+    alone = reap(world.clients, GUARDED, world.now).metrics[FLEET_USD]
+    world.keeps = True
+    resize(world, 2)
+    resize(world, 1)
+
+    assert reap(world.clients, GUARDED, world.now).metrics[FLEET_USD] == pytest.approx(2 * alone)
+
+
+def test_the_budgets_overlap_is_the_guards_grace():
+    assert timedelta(hours=SPOT_OVERLAP_HOURS) == REPLACED_GRACES * GUARDED.grace
 
 
 def test_a_replacement_beside_its_node_is_no_excess_at_once(world, start):

@@ -16,9 +16,11 @@ from example import (
     Example,
     kubectl,
     native,
+    no_billing_codes,
     no_digests,
     offered,
     small,
+    system_node,
 )
 from known import ENVIRONMENT
 
@@ -27,6 +29,11 @@ from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
 WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
 HUB = {"endpoint": "https://hub.acme.dev"}
 BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
+CACHES = {
+    published: f"210987654321.dkr.ecr.us-east-2.amazonaws.com/{prefix}"
+    for published, prefix in (("public.ecr.aws", "public"), ("registry.k8s.io", "k8s"))
+}
+KEY = "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef"
 SUBSCRIPTIONS = "environment.observability.alarm_subscriptions"
 MAIL = {"protocol": "email", "endpoint": "oncall@acme.dev"}
 VALUE = {"experiment": "pair", "variant": "plain", "prompt_class": "json", "concurrency": 4, "tpot_ms": 45}
@@ -56,8 +63,14 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     ),
     "system-nodes-offered": Example(
         path="cluster.system_nodes.instance_type",
-        vary=offered("m7i.large", "use2-az4"),
-        vary_passed=offered("m7i.large", "use2-az1"),
+        vary=offered("m7i.xlarge", "use2-az4"),
+        vary_passed=offered("m7i.xlarge", "use2-az1"),
+    ),
+    "system-nodes-hold": Example(
+        path="cluster.system_nodes",
+        # 2 models and llmperf take 2000m; 2 nodes leave 2 x (allocatable - 500m) - 1000m
+        vary=system_node(cpu_m=1999, memory_mib=14162),
+        vary_passed=system_node(cpu_m=2000, memory_mib=14162),
     ),
     "capacity-kind": Example(
         path="capacity.kind",
@@ -112,6 +125,20 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={"environment.guard.budget_usd": 286},
         passed={"environment.guard.budget_usd": 287},
     ),
+    "budget-own": Example(
+        path="tags",
+        found={"environment.guard.budget_usd": 572, "twin.guard.budget_usd": 2000},
+        passed={"environment.guard.budget_usd": 573, "twin.guard.budget_usd": 2000},
+    ),
+    "budget-by-hand": Example(
+        path="region",
+        found={
+            **small(), "environment.region": "ap-southeast-4", f"{CAPACITY}.zone": "apse4-az3",
+            "environment.network.zones": ["apse4-az1", "apse4-az3"],
+        },
+        passed=small(), also=("compile-memory",),
+    ),
+    "billing-code": Example(path="region", vary=no_billing_codes),
     "storage-price-dated": Example(
         path="artifacts.usd_per_gb_month_date",
         found={"environment.artifacts.usd_per_gb_month": 0.02},
@@ -175,6 +202,11 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
         found={"environment.network.nat": "none", "environment.hub": HUB},
         passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS},
     ),
+    "mirrors-seeded": Example(
+        path="registry_mirrors",
+        found={"environment.network.nat": "none", "environment.registry_mirrors": CACHES, "environment.hub": HUB},
+        passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS, "environment.hub": HUB},
+    ),
     "range-valid": Example(
         path="network.cidr",
         found={"environment.network.cidr": "10.42.0.1/16"},
@@ -196,13 +228,23 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "subnet-once": Example(
         path="network.zones[2]", found={"environment.network.zones": ["use2-az1", "use2-az3", "use2-az3"]}
     ),
+    "ranges-apart": Example(
+        path="network.secondary_cidrs[0]",
+        found={"environment.network": {**EXISTING, "secondary_cidrs": ["100.64.4.0/22"]}},
+        passed={"environment.network": {**EXISTING, "secondary_cidrs": ["100.65.0.0/16"]}},
+    ),
     "closed-needs-endpoints": Example(
         path="network.interface_endpoints",
         found={
             "environment.network.nat": "none", "environment.network.interface_endpoints": False,
             "environment.registry_mirrors": MIRRORS, "environment.hub": HUB,
         },
-        passed={"environment.network.interface_endpoints": False},
+        passed={"environment.network.nat": "none", "environment.registry_mirrors": MIRRORS, "environment.hub": HUB},
+    ),
+    "clients-private": Example(
+        path="cluster.endpoint.clients[0]",
+        found={f"{ENDPOINT}.clients": ["203.0.113.0/24"]},
+        passed={f"{ENDPOINT}.clients": ["10.8.0.0/16", "100.64.0.0/10", "sg-0123456789abcdef0"]},
     ),
     "endpoint-named": Example(
         path="cluster.endpoint.cidrs",
@@ -328,10 +370,21 @@ ENVIRONMENT_EXAMPLES: dict[str, Example] = {
     "experiment-folder": Example(
         path="name", found={"experiment.name": "gitops"}, passed={"experiment.name": "gitops-2"}
     ),
+    "environment-words": Example(
+        path="name",
+        found={"environment.name": "prod-notify"},
+        passed={"environment.name": "prod-notifying"},
+        also=("path-rendered",),
+    ),
     "bucket-name": Example(
         path="artifacts.existing_bucket",
         found={"environment.artifacts.existing_bucket": "my..models"},
         passed={"environment.artifacts.existing_bucket": "my.models"},
+    ),
+    "bucket-key": Example(
+        path="artifacts.kms_key_arn",
+        found={"environment.artifacts.kms_key_arn": KEY.replace("us-east-2", "us-east-1")},
+        passed={"environment.artifacts.kms_key_arn": KEY},
     ),
     "tags-fit": Example(
         path="tags.aws:team",

@@ -83,6 +83,19 @@ def offered(kind: str, zone: str) -> Vary:
     return vary
 
 
+def system_node(*, cpu_m: int, memory_mib: int) -> Vary:
+    """Return a type of system nodes with so much to hand out."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        table = catalogue.instances.instances
+        figures = {"allocatable_cpu_m": fig(cpu_m), "allocatable_memory_mib": fig(memory_mib)}
+        node = table["trn2.3xlarge"].model_copy(update=figures)
+        instances = catalogue.instances.model_copy(update={"instances": {**table, "m7i.xlarge": node}})
+        return with_fields(catalogue, instances=instances)
+
+    return vary
+
+
 def kubectl(minor: str) -> Vary:
     """Return another kubectl for the CDK to deliver with."""
     return lambda catalogue: with_fields(
@@ -110,6 +123,11 @@ def cited(value: Any, source: str) -> Any:
 def no_digests(catalogue: Catalogue) -> Catalogue:
     """Forget every digest."""
     return with_fields(catalogue, digests=catalogue.digests.model_copy(update={"digests": {}}))
+
+
+def no_billing_codes(catalogue: Catalogue) -> Catalogue:
+    """Forget every region's billing code."""
+    return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"billing_codes": {}}))
 
 
 def vulnerable(old: Runtime) -> dict[str, Any]:

@@ -138,7 +138,7 @@ def _instances() -> Instances:
         vcpu=fig(192), memory_gib=fig(2048), devices=fig(16), physical_cores_per_device=fig(8),
         hbm_gib_per_device=fig(96),
         allocatable_cpu_m=fig(191450), allocatable_memory_mib=fig(1938410), pods=fig(100), efa_cards=fig(16),
-        nvme_gb=fig(7600), device_groups=fig((4, 8, 16)), device_counts=fig((1, 4, 8, 16)),
+        network_card_gbps=fig(200), nvme_gb=fig(7600), device_groups=fig((4, 8, 16)), device_counts=fig((1, 4, 8, 16)),
         capacity_kinds=fig(("capacity-block", "reservation", "spot", "on-demand")),
     )  # fmt: skip
     small = large.model_copy(
@@ -184,7 +184,8 @@ def known() -> Catalogue:
                 "trn2.48xlarge": {"us-east-2": fig(("use2-az1", "use2-az3"))},
                 "trn2.3xlarge": {"us-east-2": fig(zones), "ap-southeast-4": fig(("apse4-az3",))},
             },
-            zones={"us-east-2": fig(zones), "us-west-2": fig(("usw2-az1", "usw2-az2"))}, sources=SOURCES,
+            zones={"us-east-2": fig(zones), "us-west-2": fig(("usw2-az1", "usw2-az2"))},
+            billing_codes={"us-east-2": fig("USE2"), "ap-southeast-4": fig("APS6")}, sources=SOURCES,
         ),
         kubernetes=Kubernetes(
             floor=fig("1.35"), default=fig("1.36"), kubectl=fig("1.36"), sources=SOURCES,
@@ -195,6 +196,7 @@ def known() -> Catalogue:
         ),
         digests=Digests(digests={reference: fig(f"sha256:{'0' * 64}") for reference in references}, sources=SOURCES),
         watch_prices=real.catalogue().watch_prices,  # no rule reads them
+        standing_prices=real.catalogue().standing_prices,
     )  # fmt: skip
 
 

@@ -15,7 +15,9 @@ from tandem.spec.load import load
 
 ROOT = Path(__file__).parent.parent.parent
 EXPECTED = {
-    "environments/dev-trn2-3xlarge.yaml": {"account-real", "alarms-heard", "images-pinned", "repository-real"},
+    "environments/dev-trn2-3xlarge.yaml": {
+        "account-real", "alarms-heard", "budget-by-hand", "images-pinned", "repository-real",
+    },
     "environments/native-us-east-2.yaml": {
         "account-real", "alarms-heard", "images-pinned", "repository-real", "reservation-given",
     },

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from environment_examples import ENVIRONMENT_EXAMPLES
-from example import MIRRORS, native, small
+from example import EXISTING, MIRRORS, native, small
 from known import judged, known
 
 from tandem.rules import RULES, judge
@@ -250,6 +250,14 @@ FURTHER: dict[str, tuple[dict[str, object], list[tuple[str, str]]]] = {
     "a range of the endpoint that is no address": (
         {"environment.cluster.endpoint": {"access": "public", "cidrs": ["203.0.113.300/24"]}},
         [("range-valid", "cluster.endpoint.cidrs[0]")],
+    ),
+    "a second range of the VPC that is no address": (
+        {"environment.network": {**EXISTING, "secondary_cidrs": ["100.65.0.300/16"]}},
+        [("range-valid", "network.secondary_cidrs[0]")],
+    ),
+    "a range of clients that is no address": (
+        {"environment.cluster.endpoint.clients": ["10.8.0.300/16"]},
+        [("range-valid", "cluster.endpoint.clients[0]")],
     ),
     "a price of storage to come": (
         {

@@ -17,7 +17,7 @@ ENVIRONMENT: dict[str, Any] = {
     "bootstrap": {"qualifier": "tandem", "permissions_boundary": "Boundary"},
     "cluster": {
         "kubernetes": "1.36",
-        "endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"]},
+        "endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"], "clients": ["10.8.0.0/16"]},
         "access": {
             kind: [f"arn:aws:iam::210987654321:role/{kind}"] for kind in ("admin", "operator", "engineer", "viewer")
         },
@@ -25,7 +25,9 @@ ENVIRONMENT: dict[str, Any] = {
         "deletion_protection": True,
     },
     "artifacts": {
-        "existing_bucket": "models", "noncurrent_days": 30, "usd_per_gb_month": 0.02,
+        "existing_bucket": "models",
+        "kms_key_arn": "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef",
+        "noncurrent_days": 30, "usd_per_gb_month": 0.02,
         "usd_per_gb_month_date": "2026-11-21",
     },
     "hub": {"endpoint": "https://hub.acme.dev", "token_secret": "tandem/hub"},
@@ -37,6 +39,7 @@ ENVIRONMENT: dict[str, Any] = {
     },
     "registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"},
     "package_index": "https://index.acme.dev/simple",
+    "builds_in_vpc": True,
     "tags": {"project": "tandem"},
     "log_retention_days": 90,
     "delivery": {
@@ -66,6 +69,7 @@ OTHER_ENVIRONMENT: dict[str, Any] = {
     **ENVIRONMENT,
     "network": {
         "kind": "existing", "vpc_id": "vpc-0123456789abcdef0", "cidr": "10.42.0.0/16",
+        "secondary_cidrs": ["100.64.0.0/16"],
         "subnets": [{"id": "subnet-01234567", "zone": "use2-az1"}, {"id": "subnet-12345678", "zone": "use2-az3"}],
     },
     "delivery": {"kind": "cdk"},

@@ -19,6 +19,8 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.record import Record
 
 ROOT = Path(__file__).parent.parent.parent
+RANGE, GROUP = "10.8.0.0/16", "sg-0123456789abcdef0"
+KEY = "arn:aws:kms:us-east-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 RESERVATION = "cr-0123456789abcdef0"
 COMMITTED = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge")
 
@@ -71,6 +73,7 @@ def variants() -> dict[str, Environment]:
             )
         },
         "existing-bucket": {"artifacts": {"existing_bucket": "their-models"}},
+        "bucket-key": {"artifacts": {"kms_key_arn": KEY}},
         "public-endpoint": {
             "cluster": {"endpoint": endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})}
         },
@@ -90,6 +93,8 @@ def variants() -> dict[str, Environment]:
             ),
         },
         "closed": {"network": {"nat": "none"}},
+        "clients": {"cluster": {"endpoint": endpoint.model_copy(update={"clients": (RANGE, GROUP)})}},
+        "builds-inside": {"builds_in_vpc": True},
         "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},
         "alike-admins": {"cluster": {"access": access.model_copy(update={"admin": alike})}},
         "unprotected": {"termination_protection": False, "cluster": {"deletion_protection": False}},

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assemblies import Template, Templates, resources
+from assemblies import KEY, Template, Templates, resources
 
 pytestmark = pytest.mark.cdk
 
@@ -104,3 +104,15 @@ def test_no_template_makes_an_existing_bucket(stacks: Templates) -> None:
     mine = [template for name, template in stacks.items() if name.startswith("existing-bucket-")]
 
     assert [bucket for template in mine for bucket in resources(template, "AWS::S3::Bucket")] == []
+
+
+def test_a_customer_key_encrypts_the_bucket_and_not_its_logs(stacks: Templates) -> None:
+    found = buckets(stacks["bucket-key-Artifacts"])
+    own, logs = (
+        found[name]["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
+        for name in ("tandem-bucket-key-111122223333", "tandem-bucket-key-111122223333-logs")
+    )
+
+    assert own["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+    assert own["BucketKeyEnabled"] is True
+    assert logs["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "AES256"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assemblies import Template, Templates, one, resources
+from assemblies import GROUP, RANGE, Template, Templates, one, resources
 
 pytestmark = pytest.mark.cdk
 
@@ -114,3 +114,18 @@ def test_the_cluster_stands_in_every_private_subnet(cluster: dict[str, Any]) -> 
     ]
 
     assert zones == ["use2-az1", "use2-az2", "use2-az3"]
+
+
+def test_named_clients_reach_the_private_endpoint_by_https_alone(stacks: Templates) -> None:
+    rules = [
+        rule
+        for rule in resources(stacks["clients-Cluster"], "AWS::EC2::SecurityGroupIngress")
+        if "Kubernetes API" in rule["Description"]
+    ]
+
+    assert [rule.get("CidrIp") or rule.get("SourceSecurityGroupId") for rule in rules] == [RANGE, GROUP]
+    assert {(rule["IpProtocol"], rule["FromPort"], rule["ToPort"]) for rule in rules} == {("tcp", 443, 443)}
+
+
+def test_without_clients_only_the_cluster_reaches_its_endpoint(stacks: Templates) -> None:
+    assert resources(stacks["post-us-east-2-Cluster"], "AWS::EC2::SecurityGroupIngress") == []

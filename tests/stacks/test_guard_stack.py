@@ -380,7 +380,7 @@ class TestNotices:
         assert set(found) == {"cloudwatch.amazonaws.com", "budgets.amazonaws.com"}
         assert found["cloudwatch.amazonaws.com"]["Condition"] == {
             "StringEquals": {"aws:SourceAccount": ACCOUNT},
-            "ArnLike": {"aws:SourceArn": f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{HOME}-*"},
+            "ArnLike": {"aws:SourceArn": f"arn:aws:cloudwatch:{REGION}:{ACCOUNT}:alarm:{HOME}-notify-*"},
         }
         assert found["budgets.amazonaws.com"]["Condition"] == {
             "StringEquals": {"aws:SourceAccount": ACCOUNT},
@@ -487,17 +487,22 @@ class TestBudget:
         assert f"at {', '.join(map(str, first))} and {last} % of the actual cost" in text
         assert "`tandem-$ENV-monthly`" in text
 
-    def test_it_is_the_guards_budget_of_this_environments_cost(self, stack: Template) -> None:
+    def test_it_counts_the_instances_of_this_environments_fleet(self, stack: Template) -> None:
         budget = one(stack, "AWS::Budgets::Budget")["Budget"]
 
         assert budget["BudgetLimit"] == {"Amount": environment(HOME).guard.budget_usd, "Unit": "USD"}
         assert (budget["TimeUnit"], budget["BudgetType"]) == ("MONTHLY", "COST")
-        assert budget["CostFilters"] == {"TagKeyValue": [f"user:tandem:environment${HOME}"]}
+        assert budget["CostFilters"] == {
+            "TagKeyValue": [f"user:tandem:environment${HOME}"],
+            "UsageType": ["USE2-BoxUsage:trn2.48xlarge", "USE2-SpotUsage:trn2.48xlarge"],
+        }
 
-    def test_without_tags_the_whole_accounts_cost_counts(self, tmp_path: Path) -> None:
+    def test_without_tags_the_whole_accounts_instances_count(self, tmp_path: Path) -> None:
         template = alone(changed(environment(HOME), tags={}), tmp_path)
 
-        assert "CostFilters" not in one(template, "AWS::Budgets::Budget")["Budget"]
+        assert one(template, "AWS::Budgets::Budget")["Budget"]["CostFilters"] == {
+            "UsageType": ["USE2-BoxUsage:trn2.48xlarge", "USE2-SpotUsage:trn2.48xlarge"]
+        }
 
     @pytest.mark.parametrize("kind", ["spot", "on-demand", "reservation", "capacity-block"])
     def test_every_kind_of_capacity_has_the_same_budget(self, stack: Template, tmp_path: Path, kind: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, Template, Templates, environment, hosted, one, resources
+from assemblies import COMMITTED, KEY, Template, Templates, environment, hosted, one, resources
 
 from tandem.spec.names import namespace
 
@@ -225,3 +225,36 @@ def test_the_cluster_role_uses_its_own_key_only(stack: Template) -> None:
 
     assert [statement["Resource"] for statement in uses] == [[{"Fn::GetAtt": [key, "Arn"]}]]
     assert one(stack, "AWS::KMS::Alias")["AliasName"] == "alias/tandem-post-us-east-2"
+
+
+@pytest.mark.parametrize("account", ACCOUNTS)
+def test_a_bucket_under_a_customer_key_is_read_and_written_by_it(stacks: Templates, account: str) -> None:
+    (statement,) = [
+        statement
+        for policy in role(stacks["bucket-key-Cluster"], account)["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "kms:Decrypt" in statement["Action"]
+    ]
+
+    assert statement["Resource"] == [KEY]
+    assert ("kms:GenerateDataKey" in statement["Action"]) is (account != "tandem-serve")
+    assert statement["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-east-2.amazonaws.com"}}
+
+
+MIRRORED = "arn:aws:ecr:us-east-2:111122223333:repository"
+
+
+def test_nodes_fill_the_mirrors_caches_and_no_other_repository(stacks: Templates) -> None:
+    outputs = stacks["mirror-Cluster"]["Outputs"]
+    node = stacks["mirror-Cluster"]["Resources"][outputs["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]]["Properties"]
+    (policy,) = node["Policies"]
+    (statement,) = policy["PolicyDocument"]["Statement"]
+
+    assert statement["Action"] == ["ecr:BatchImportUpstreamImage", "ecr:CreateRepository"]
+    assert statement["Resource"] == [f"{MIRRORED}/ecr-public/*", f"{MIRRORED}/k8s/*"]
+
+
+def test_nodes_without_a_mirror_have_no_right_of_their_own(stack: Template) -> None:
+    node = stack["Resources"][stack["Outputs"]["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]]["Properties"]
+
+    assert "Policies" not in node

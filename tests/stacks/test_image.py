@@ -28,9 +28,11 @@ from assemblies import (
 from aws_cdk import aws_s3_assets as assets
 
 from stacks.image import RESOURCE_TYPE, ImageStack
+from stacks.network import Network
 from tandem.spec.built_image import LLMPERF, ROOT, TOOLS, BuiltImage
 from tandem.spec.environment import Environment
 
+NOWHERE = Network(vpc_id="vpc-0123456789abcdef0", subnet_ids={})
 pytestmark = pytest.mark.cdk
 
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
@@ -69,7 +71,7 @@ def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
         out = str(tmp_path / place.name)
         root = cdk.App(outdir=out, analytics_reporting=False, builtin_cloud_formation_validation=False)
         home = cdk.Environment(account=place.account, region=place.region)
-        ImageStack(cdk.Stage(root, place.name, env=home), "Image", environment=place)
+        ImageStack(cdk.Stage(root, place.name, env=home), "Image", environment=place, network=NOWHERE)
         root.synth()
         return part(_templates(tmp_path / place.name)[f"{place.name}-Image"], TOOLS)
 
@@ -361,3 +363,27 @@ def test_image_waits_for_no_reservation(stacks: Templates) -> None:
 
 def _templates(folder: Path) -> Templates:
     return {name: json.loads(text) for name, text in texts(folder).items()}
+
+
+def test_builds_run_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:
+    (inside,) = {
+        json.dumps(each["VpcConfig"], sort_keys=True)
+        for each in resources(stacks["builds-inside-Image"], "AWS::CodeBuild::Project")
+    }
+
+    assert len(json.loads(inside)["Subnets"]) == 3
+    assert one(stacks["builds-inside-Image"], "AWS::EC2::SecurityGroup").get("SecurityGroupIngress", []) == []
+    assert all("VpcConfig" not in each for each in resources(stacks["mirror-Image"], "AWS::CodeBuild::Project"))
+
+
+def test_a_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> None:
+    granted = [
+        statement
+        for role in resources(stacks["builds-inside-Image"], "AWS::IAM::Role")
+        for policy in role["Policies"]
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "ec2:CreateNetworkInterfacePermission" in statement["Action"]
+    ]
+
+    assert len(granted) == 2
+    assert all(len(statement["Condition"]["StringEquals"]["ec2:Subnet"]) == 3 for statement in granted)

@@ -59,10 +59,10 @@ def test_a_first_reservation_adds_fleet_and_changes_what_a_dashboard_says(synth:
     assert differing(synth(none), alone) == FLEET_AND_ITS_DASHBOARD
 
 
-def test_moving_to_another_zone_changes_fleet_and_what_a_dashboard_says(synth: Synth, alone: Path) -> None:
+def test_moving_to_another_zone_changes_fleet_its_dashboard_and_nat(synth: Synth, alone: Path) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
 
-    assert differing(alone, synth(moved)) == FLEET_AND_ITS_DASHBOARD
+    assert differing(alone, synth(moved)) == {*FLEET_AND_ITS_DASHBOARD, "capacity-block-Network"}
 
 
 OF_EXPERIMENTS = {"Workloads", "Observability"}  # the only templates that an experiment may change

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from assemblies import Synth, Template, Templates, changed, environment, one, resources, templates
+
+from tandem.spec.interface_endpoints import list_endpoint_services
 
 pytestmark = pytest.mark.cdk
 
@@ -51,6 +54,16 @@ def test_nat_gateways_are_as_many_as_declared(stacks: Templates, variant: str, g
     assert len(resources(stacks[f"{variant}-Network"], "AWS::EC2::NatGateway")) == gateways
 
 
+def test_a_single_gateway_stands_in_the_capacitys_zone(stacks: Templates) -> None:
+    (public,) = [
+        subnet
+        for subnet in resources(stacks["capacity-block-Network"], "AWS::EC2::Subnet")
+        if "public" in str(subnet["Tags"])
+    ]
+
+    assert public["AvailabilityZoneId"] == environment("post-us-east-2").capacity.zone == "use2-az3"
+
+
 def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
     closed = stacks["closed-Network"]
 
@@ -85,41 +98,44 @@ def services(template: Template) -> set[str]:
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
     wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
 
-    assert services(stacks["native-us-east-2-Network"]) - {"secretsmanager"} == wanted
+    assert services(stacks["closed-Network"]) - {"lambda", "autoscaling"} == wanted
 
 
-def test_staging_reaches_its_secret_inside_the_vpc(stacks: Templates) -> None:
-    assert "secretsmanager" in services(stacks["native-us-east-2-Network"])
+@pytest.mark.parametrize(("secret", "reached"), [("tandem/hub-token", True), (None, False)])
+def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: bool) -> None:
+    closed = changed(environment("post-us-east-2"), network={"nat": "none"}, hub={"token_secret": secret})
+
+    assert ("secretsmanager" in list_endpoint_services(closed)) is reached
 
 
-def test_without_a_secret_there_is_no_endpoint_to_pay_for(network: Template) -> None:
-    assert "secretsmanager" not in services(network)
+def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(stacks: Templates) -> None:
+    assert "lambda" in services(stacks["closed-Network"])
 
 
-def test_the_kubectl_handler_reaches_lambda_inside_the_vpc(network: Template) -> None:
-    assert "lambda" in services(network)
+def test_auto_scaling_is_reached_where_nothing_leads_out(stacks: Templates) -> None:
+    assert "autoscaling" in services(stacks["closed-Network"])
 
 
-@pytest.mark.parametrize(("variant", "reached"), [("closed", True), ("native-us-east-2", False)])
-def test_auto_scaling_is_reached_inside_the_vpc_where_nothing_leads_out(
-    stacks: Templates, variant: str, reached: bool
-) -> None:
-    """Each endpoint costs by the hour and zone; where there is a NAT, a start and a stop go through it."""
-    assert ("autoscaling" in services(stacks[f"{variant}-Network"])) == reached
+@pytest.mark.parametrize("name", ["post-us-east-2", "native-us-east-2", "nat-per-zone"])
+def test_where_a_nat_leads_out_no_endpoint_is_paid_for(stacks: Templates, name: str) -> None:
+    assert services(stacks[f"{name}-Network"]) == set()
 
 
-def test_interface_endpoints_can_be_switched_off(stacks: Templates) -> None:
-    assert services(stacks["nat-per-zone-Network"]) == set()
+def test_interface_endpoints_can_be_had_beside_a_nat() -> None:
+    place = changed(environment("post-us-east-2"), network={"interface_endpoints": True})
+
+    assert {"ecr.dkr", "sts"} < set(list_endpoint_services(place))
+    assert "autoscaling" not in list_endpoint_services(place)
 
 
-def test_endpoints_admit_https_from_the_vpc_only(network: Template) -> None:
-    (rule,) = one(network, "AWS::EC2::SecurityGroup")["SecurityGroupIngress"]
+def test_endpoints_admit_https_from_the_vpc_only(stacks: Templates) -> None:
+    (rule,) = one(stacks["closed-Network"], "AWS::EC2::SecurityGroup")["SecurityGroupIngress"]
 
     assert (rule["IpProtocol"], rule["FromPort"], rule["ToPort"], rule["CidrIp"]) == ("tcp", 443, 443, "10.42.0.0/16")
 
 
-def test_endpoints_call_nobody(network: Template) -> None:
-    (rule,) = one(network, "AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
+def test_endpoints_call_nobody(stacks: Templates) -> None:
+    (rule,) = one(stacks["closed-Network"], "AWS::EC2::SecurityGroup")["SecurityGroupEgress"]
 
     assert rule["CidrIp"] == "127.0.0.1/32"
 
@@ -159,3 +175,35 @@ def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
     before = stacks["post-us-east-2-Network"]["Resources"]
     moved = [name for name, found in subnets.items() if found["Type"] == "AWS::EC2::Subnet" and "Private" in name]
     assert [subnets[name] for name in moved] == [before[name] for name in moved]
+
+
+def gateway_policy(template: Template) -> list[dict[str, Any]]:
+    (gateway,) = [
+        found for found in resources(template, "AWS::EC2::VPCEndpoint") if found["VpcEndpointType"] == "Gateway"
+    ]
+    found: list[dict[str, Any]] = gateway["PolicyDocument"]["Statement"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "answers"),
+    [
+        ("post-us-east-2", ["arn:aws:s3:::cloudformation-custom-resource-response-useast2/*"]),
+        ("native-us-east-2", []),
+    ],
+)
+def test_the_way_to_s3_writes_into_the_own_bucket_alone(stacks: Templates, name: str, answers: list[str]) -> None:
+    written = [
+        resource
+        for statement in gateway_policy(stacks[f"{name}-Network"])
+        if "s3:PutObject" in statement["Action"]
+        for resource in statement["Resource"]
+    ]
+
+    assert written == [f"arn:aws:s3:::tandem-{name}-111122223333/*", *answers]
+
+
+def test_the_way_to_s3_reads_layers_of_others(network: Template) -> None:
+    assert [statement["Action"] for statement in gateway_policy(network) if statement["Resource"] == ["*"]] == [
+        ["s3:GetObject"]
+    ]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, variants
+from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, resources, variants
 
 from tandem.spec.names import OWNER_TAG
 
@@ -25,8 +25,12 @@ DISTINCT = {
     "existing-network": ("Cluster", "Fleet"),
     "public-endpoint": ("Cluster",),
     "nat-per-zone": ("Network",),
-    "mirror": ("Guard", "Image"),
+    "closed": ("Network",),
+    "mirror": ("Cluster", "Guard", "Image", "Workloads"),
     "permissions-boundary": ("Image",),
+    "builds-inside": ("Image",),
+    "clients": ("Cluster",),
+    "bucket-key": ("Artifacts", "Cluster", "Guard"),
 }
 
 
@@ -67,6 +71,20 @@ def test_cdk_nag_finds_nothing_without_a_written_reason(nag: dict[str, Any]) -> 
 def test_every_reason_for_cdk_nag_is_a_sentence(nag: dict[str, Any]) -> None:
     assert nag["suppressedViolations"] != []
     assert [found for found in nag["suppressedViolations"] if len(found["reason"].split()) < 6] == []
+
+
+def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:
+    """EC2 tells no source of an instance's role."""
+    open_trusts = [
+        (stack, trust["Principal"])
+        for stack, template in stacks.items()
+        for role in resources(template, "AWS::IAM::Role")
+        for trust in role["AssumeRolePolicyDocument"]["Statement"]
+        if trust["Principal"] != {"Service": "ec2.amazonaws.com"}
+        and not {"aws:SourceAccount", "aws:RequestTag/eks-cluster-arn"} & trust["Condition"]["StringEquals"].keys()
+    ]
+
+    assert open_trusts == []
 
 
 @pytest.fixture(scope="session")
@@ -167,13 +185,14 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
 def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> None:
     """Lambda's interfaces, registry logins, the guard's listings, metrics, and a key's own policy: `*` is the key.
 
-    Those of people's policies are held against the Service Authorization Reference in test_people_rights.py.
+    Those of people's policies are held against the Service Authorization Reference in test_people_rights.py; an
+    endpoint's policy grants nobody anything (test_network.py).
     """
     services = {
         action.partition(":")[0]
         for template in stacks.values()
         for found in template["Resources"].values()
-        if found["Type"] != "AWS::IAM::ManagedPolicy"
+        if found["Type"] not in {"AWS::IAM::ManagedPolicy", "AWS::EC2::VPCEndpoint"}
         for statement in statements(found)
         if statement["Effect"] == "Allow" and statement.get("Resource") in ("*", ["*"])
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])

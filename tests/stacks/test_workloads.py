@@ -309,3 +309,15 @@ def test_only_workloads_reaches_into_the_cluster(stacks: Templates) -> None:
 
     # the functions of the other two know no cluster's API: test_image.py, test_guard_stack.py
     assert holders == {"Workloads", "Image", "Guard"}
+
+
+def test_the_chart_is_fetched_through_a_cache_by_its_own_name(stacks: Templates) -> None:
+    granted = [
+        statement["Resource"]
+        for role in resources(stacks["mirror-Workloads"], "AWS::IAM::Role")
+        for policy in role.get("Policies", [])
+        for statement in policy["PolicyDocument"]["Statement"]
+        if "ecr:CreateRepository" in statement["Action"]
+    ]
+
+    assert granted == ["arn:aws:ecr:us-east-2:111122223333:repository/ecr-public/neuron/neuron-helm-chart"]

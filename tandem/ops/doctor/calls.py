@@ -45,6 +45,7 @@ def _call(service: str, operation: str, action: str | None = None) -> Call:
 CALLS = (
     _call("sts", "GetCallerIdentity", ""),
     _call("autoscaling", "DescribeAutoScalingGroups"),
+    _call("budgets", "DescribeBudget", "budgets:ViewBudget"),
     _call("ce", "ListCostAllocationTags"),
     _call("cloudformation", "DescribeStacks"),
     _call("ec2", "DescribeAvailabilityZones"),
@@ -62,6 +63,7 @@ CALLS = (
     _call("iam", "GetPolicy"),
     _call("iam", "GetRole"),
     _call("iam", "GetUser"),
+    _call("kms", "DescribeKey"),
     _call("lambda", "GetFunctionConfiguration"),
     _call("s3", "GetObject"),
     _call("s3", "HeadBucket", "s3:ListBucket"),
@@ -125,12 +127,14 @@ def _resources(environment: Environment) -> dict[str, list[str]]:
     prefixes = {prefix_of(environment), former_prefix_of(environment)}  # an older release's objects still rule
     queue = [arn("sqs", names.dead_letter_queue(environment))]
     found = {
+        "budgets:ViewBudget": [f"arn:{place}:budgets::{account}:budget/{names.budget(environment)}"],
         "cloudformation:DescribeStacks": [arn("cloudformation", f"stack/{environment.name}-*/*")],
         "ecr:DescribeImages": [arn("ecr", f"repository/{name}") for name in own],
         "eks:DescribeCluster": [arn("eks", f"cluster/{cluster}")],
         "eks:DescribeNodegroup": [arn("eks", f"nodegroup/{cluster}/{group}/*")],
         "iam:GetRole": [one for one in principals if ":role/" in one],
         "iam:GetUser": [one for one in principals if ":user/" in one],
+        "kms:DescribeKey": [environment.artifacts.kms_key_arn] if environment.artifacts.kms_key_arn else [],
         "lambda:GetFunctionConfiguration": [arn("lambda", f"function:{names.guard_function(environment, 'stop')}")],
         "s3:GetObject": [f"arn:{place}:s3:::{bucket}/{prefix}{key}" for prefix in prefixes for key in FENCE_AND_LEASES],
         "s3:ListBucket": [f"arn:{place}:s3:::{name}" for name in buckets],
@@ -210,4 +214,8 @@ def _statements(environment: Environment, calls: Iterable[Call]) -> Iterator[dic
             everywhere.append(action)
         elif arns:
             yield {"Effect": "Allow", "Action": action, "Resource": list(arns)}
+    if environment.artifacts.kms_key_arn:  # what S3 asks of whoever reads an object under the key
+        by_s3 = {"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}}
+        key = environment.artifacts.kms_key_arn
+        yield {"Effect": "Allow", "Action": DECRYPT, "Resource": [key], "Condition": by_s3}
     yield {"Effect": "Allow", "Action": everywhere, "Resource": "*"}

@@ -29,6 +29,24 @@ def bucket(subject: Subject, account: Account) -> Iterator[Finding]:
         yield from _one_bucket(subject, account, names.log_bucket(environment))
 
 
+def bucket_key(subject: Subject, account: Account) -> Iterator[Finding]:
+    """See that the bucket's customer key is there and may be used; without one S3's own keys need nobody's right."""
+    key = subject.environment.artifacts.kms_key_arn
+    if key is None:
+        yield ok("S3's own keys encrypt the bucket")
+        return
+    look = quote_command("aws", "kms", "describe-key", "--key-id", key)
+    answer = account.ask("kms", "DescribeKey", key, absent={"NotFoundException"}, KeyId=key)
+    if answer is None:
+        yield fail(f"there is no key {key}", "correct artifacts.kms_key_arn", look)
+        return
+    state = answer["KeyMetadata"]["KeyState"]
+    if state != "Enabled":
+        yield fail(f"the bucket's key is {state}: nobody reads or writes an object under it", "enable it", look)
+        return
+    yield ok("the bucket's key is enabled; that its policy admits this account's roles is its owner's to see to")
+
+
 def _one_bucket(subject: Subject, account: Account, name: str) -> Iterator[Finding]:
     environment = subject.environment
     try:

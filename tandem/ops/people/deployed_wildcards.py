@@ -86,8 +86,8 @@ DEPLOYED_WILDCARDS = (
                      texts=("arn:aws:logs:REGION:ACCOUNT:log-group:/aws/containerinsights/tandem-ENV/*",),
                      reason="a condition: CloudWatch Logs may use the key for the cluster's groups alone"),
     DeployedWildcard(holder="topics and their key", actions=_NOTIFY,
-                     texts=("arn:aws:cloudwatch:REGION:ACCOUNT:alarm:ENV-*",),
-                     reason="a condition: CloudWatch may act for alarms of the environment's name alone"),
+                     texts=("arn:aws:cloudwatch:REGION:ACCOUNT:alarm:ENV-notify-*",),
+                     reason="a condition: CloudWatch may act for the environment's alarms that notify, alone"),
     DeployedWildcard(holder="topics and their key", texts=("arn:aws:budgets::ACCOUNT:*",), actions=_NOTIFY,
                      reason="a condition, as the user guide of AWS Budgets writes it: Budgets may act for this account "
                      "alone"),
@@ -97,5 +97,28 @@ DEPLOYED_WILDCARDS = (
                      actions=("s3:*", "sqs:*"), reason="a denial: of everything, of everybody who does not use TLS"),
     DeployedWildcard(holder="the bucket of access logs", texts=("AWS::S3::Bucket/access/*",), actions=("s3:PutObject",),
                      reason="S3 chooses the keys of the logs that it delivers; the condition names the bucket"),
+    DeployedWildcard(holder="image builds inside the VPC", texts=("*",), actions=(
+        "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeDhcpOptions",
+        "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
+    ), reason="CodeBuild makes its network interfaces in the VPC with these (CodeBuild user guide, VPC support)"),
+    DeployedWildcard(holder="image builds inside the VPC", texts=("arn:aws:ec2:REGION:ACCOUNT:network-interface/*",),
+                     actions=("ec2:CreateNetworkInterfacePermission",),
+                     reason="ids are not known beforehand; the condition names the subnets"),
+    DeployedWildcard(holder="nodes", actions=("ecr:BatchImportUpstreamImage", "ecr:CreateRepository"), texts=(
+        "arn:aws:ecr:REGION:ACCOUNT:repository/ecr-public/*", "arn:aws:ecr:REGION:ACCOUNT:repository/k8s/*",
+    ), reason="a pull-through cache makes a repository at an image's first pull; the mirror's prefix is literal"),
+    DeployedWildcard(holder="the S3 gateway endpoint", texts=("*",), actions=(
+        "s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetBucketVersioning", "s3:GetObject", "s3:GetObjectVersion",
+        "s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:ListBucketVersions", "s3:ListMultipartUploadParts",
+        "s3:PutObject",
+    ), reason="as principal: whoever calls from the VPC, each by a role of its own; as resource, of reads alone: "
+       "layers of images, packages of the nodes' system and charts lie in buckets of others"),
+    DeployedWildcard(holder="the S3 gateway endpoint", texts=("arn:aws:s3:::BUCKET/*",), actions=(
+        "s3:AbortMultipartUpload", "s3:DeleteObject", "s3:GetObject", "s3:GetObjectVersion",
+        "s3:ListMultipartUploadParts", "s3:PutObject",
+    ), reason="keys of objects are not known beforehand; the bucket is the environment's own"),
+    DeployedWildcard(holder="the S3 gateway endpoint", actions=("s3:PutObject",),
+                     texts=("arn:aws:s3:::cloudformation-custom-resource-response-useast2/*",),
+                     reason="a function answers CloudFormation at a key that CloudFormation chooses, in its bucket"),
 )  # fmt: skip
 """Rows in the order of what they can change."""

@@ -155,7 +155,9 @@ alone admits Roles, bindings and policies.
 def page(environment: Environment) -> str:
     """Return docs/people.md."""
     lead = LEAD.replace("{most}", f"{MOST_CHARACTERS:,}")
-    parts = (_commands(), _render_cluster_rights(), _kinds(environment), _wide(environment), _end())
+    parts = (
+        _commands(), _render_cluster_rights(), _kinds(environment), _wide(environment), SERVICES.splitlines(), _end(),
+    )  # fmt: skip
     return lead + "".join(f"{line}\n" for part in parts for line in part)
 
 
@@ -224,6 +226,18 @@ def _wide(environment: Environment) -> Iterator[str]:
         actions, texts = (", ".join(f"`{word}`" for word in words) for words in (row.actions, row.texts))
         yield f"| {row.holder} | {actions} | {texts} | {row.reason} |"
 
+
+SERVICES = """
+## Roles of pods and functions
+
+Each service account and function has a role of its own, which its service may have for this account alone, EKS for this
+cluster, CodeBuild for its project; EC2 tells no source of a node's role.
+
+**With delivery cdk a function is admin of the cluster for good.** CloudFormation applies the manifests through a Lambda
+with kubectl and helm, whose access entry is AmazonEKSClusterAdminPolicy: whoever may change or invoke that function, as
+an administrator of the account may, has the cluster. `delivery.kind: gitops` has no such function; prefer it where more
+than this environment's people hold rights in the account.
+"""
 
 DEPLOYED_LEAD = """
 ### Of what is deployed

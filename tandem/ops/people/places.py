@@ -31,7 +31,8 @@ Where = Literal[
     "accelerators", "Auto Scaling groups", "CNI's interfaces", "EKS's groups", "in-tree groups", "topic",
     "topic's key", "stop function",
     "functions", "logs", "guard's rules", "dead letters", "schedules", "scheduler role", "budgets", "all budgets",
-    "alarms", "dashboards", "bucket", "buckets", "guard's objects", "fence", "leases", "models and artifacts",
+    "alarms", "dashboards", "bucket", "bucket's key", "bucket's key as it stands", "buckets", "guard's objects",
+    "fence", "leases", "models and artifacts",
     "artifacts", "models", "results", "images", "repositories", "principals", "users", "boundary", "secret",
     "bootstrap version", "stacks", "going stacks", "all stacks", "roles", "keys", "bootstrap roles",
 ]  # fmt: skip
@@ -132,7 +133,7 @@ def _guard(environment: Environment) -> dict[Where, Place]:
         "scheduler role": Place(arns=(role,), condition=passed),
         "budgets": Place(arns=(arn(environment, "budgets", f"budget/{names.budget(environment)}", region=""),)),
         "all budgets": Place(arns=(arn(environment, "budgets", "budget/*", region=""),)),
-        "alarms": Place(arns=(arn(environment, "cloudwatch", f"alarm:{names.alarm(environment, '*')}"),)),
+        "alarms": Place(arns=(arn(environment, "cloudwatch", f"alarm:{names.notifying_alarm_pattern(environment)}"),)),
         "dashboards": Place(arns=(
             arn(environment, "cloudwatch", f"dashboard/{names.dashboard(environment, '*')}", region=""),
         )),
@@ -165,6 +166,11 @@ def _kept(environment: Environment) -> dict[Where, Place]:
     former_leases = objects(f"*{POINTER_KEY}", prefix=former).arns if former else ()
     return {
         "bucket": Place(arns=(bucket,)),
+        "bucket's key": Place(
+            arns=(environment.artifacts.kms_key_arn,) if environment.artifacts.kms_key_arn else (),
+            condition={"StringEquals": {"kms:ViaService": f"s3.{environment.region}.amazonaws.com"}},
+        ),
+        "bucket's key as it stands": Place(arns=resources(environment, "kms:DescribeKey")),
         "buckets": Place(arns=resources(environment, "s3:ListBucket")),
         "guard's objects": guards(FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*")),
         "fence": guards(FENCE_KEY),

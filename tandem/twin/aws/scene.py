@@ -116,6 +116,8 @@ def furnish(copied: Scene, client: Callable[[str], Any]) -> list[str]:
 
 def _existing_network(copied: Scene, network: ExistingNetwork, ec2: Any) -> str:
     vpc = ec2.create_vpc(CidrBlock=network.cidr)["Vpc"]["VpcId"]
+    for cidr in network.secondary_cidrs:
+        ec2.associate_vpc_cidr_block(VpcId=vpc, CidrBlock=cidr)
     first = network.cidr.split(".")
     subnets = [
         ec2.create_subnet(

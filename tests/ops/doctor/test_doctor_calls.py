@@ -11,7 +11,7 @@ from doctor_world import ACCOUNT, REGION, World, bucket, cluster, existing, node
 
 from tandem.ops.doctor import exit_code
 from tandem.ops.doctor.account import UncalledError
-from tandem.ops.doctor.calls import CALLS, Call, policy, resources
+from tandem.ops.doctor.calls import CALLS, DECRYPT, Call, policy, resources
 from tandem.ops.doctor.examine import CHECKS
 from tandem.spec import names
 from tandem.spec.environment import Access, Bootstrap, Hub, Observability, Subscription
@@ -40,6 +40,7 @@ def demanding(world: World) -> World:
             admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin", f"arn:aws:iam::{ACCOUNT}:user/somebody"),
             operator=(), engineer=(), viewer=())},
         registry_mirrors={"public.ecr.aws": host},
+        artifacts={"kms_key_arn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"},
     )  # fmt: skip
     cluster(world)
     node_group(world)
@@ -125,7 +126,7 @@ def test_the_policy_allows_what_is_declared_and_nothing_else(demanding: World) -
         for statement in statements
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     }
-    assert allowed == {call.action for call in CALLS if call.action}
+    assert allowed == {call.action for call in CALLS if call.action} | {DECRYPT}  # S3 asks, in the name of who reads
 
 
 def test_a_statement_without_a_resource_is_left_out(world: World) -> None:

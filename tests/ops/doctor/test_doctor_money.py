@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+
 import pytest
-from doctor_world import World
+from doctor_world import ACCOUNT, REGION, World, known
 
 from tandem.spec import names
+from tandem.spec.budgets import counted_costs
 from tandem.twin.faults.rules import ACCESS_DENIED, Rule
 
 
@@ -58,3 +62,54 @@ def test_another_denial_names_the_right(world: World) -> None:
 
     assert line.level == "unknown"
     assert "add ce:ListCostAllocationTags on *" in line.do
+
+
+def make(world: World, **changes: object) -> None:
+    """Make the environment's budget, as Guard does or after `changes`."""
+    budget = {
+        "BudgetName": names.budget(world.environment), "BudgetType": "COST", "TimeUnit": "MONTHLY",
+        "BudgetLimit": {"Amount": "2000", "Unit": "USD"}, "CostFilters": counted_costs(world.environment, known()),
+    }  # fmt: skip
+    world.endpoint.client("budgets").create_budget(AccountId=ACCOUNT, Budget={**budget, **changes})
+
+
+def test_a_budget_that_guard_will_make_is_ok(world: World) -> None:
+    line = world.only("budget")
+
+    assert (line.level, line.code) == ("ok", 0)
+    assert "Guard makes it" in line.said
+
+
+def test_a_budget_of_the_fleets_instances_is_ok(world: World) -> None:
+    make(world)
+
+    assert "counts the fleet's instances" in world.only("budget").said
+
+
+def test_a_budget_that_counts_more_is_warned_of(world: World) -> None:
+    make(world, CostFilters={"TagKeyValue": [f"user:{names.OWNER_TAG}${world.environment.name}"]})
+
+    line = world.only("budget")
+
+    assert (line.level, line.do) == ("warn", "deploy the stack Guard")
+    assert "USE2-BoxUsage:trn2.48xlarge" in line.said
+
+
+def test_a_region_without_budgets_gets_the_command_that_makes_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tandem.spec.budgets.WITHOUT", frozenset({REGION}))
+
+    line = world.only("budget")
+    words = shlex.split(line.command)
+    budget, notifications = (json.loads(words[words.index(flag) + 1]) for flag in (
+        "--budget", "--notifications-with-subscribers",
+    ))  # fmt: skip
+    world.endpoint.client("budgets").create_budget(
+        AccountId=ACCOUNT, Budget=budget, NotificationsWithSubscribers=notifications
+    )
+
+    assert line.level == "warn"
+    assert words[:3] == ["aws", "budgets", "create-budget"]
+    assert world.levels("budget") == ["ok"]
+    assert len(notifications) == 6

@@ -238,3 +238,27 @@ def test_a_hostile_name_of_a_secret_is_one_word_of_the_command(world: World, nam
     line = next(line for line in world.lines("token") if line.command)
 
     assert shlex.split(line.command)[-4:] == ["--name", name, "--secret-string", "file://token"]
+
+
+def test_without_a_key_of_its_own_the_bucket_needs_none(world: World) -> None:
+    assert world.levels("bucket-key") == ["ok"]
+    assert world.proxy.requests("DescribeKey") == ()
+
+
+@pytest.mark.parametrize(("enabled", "level"), [(True, "ok"), (False, "fail")])
+def test_a_key_that_is_not_enabled_opens_nothing(world: World, level: str, *, enabled: bool) -> None:
+    kms = world.endpoint.client("kms")
+    arn = kms.create_key()["KeyMetadata"]["Arn"]
+    if not enabled:
+        kms.disable_key(KeyId=arn)
+    world.change(artifacts={"kms_key_arn": arn})
+
+    assert world.levels("bucket-key") == [level]
+
+
+def test_a_key_that_does_not_exist_is_bad_input(world: World) -> None:
+    world.change(artifacts={"kms_key_arn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"})
+
+    line = world.only("bucket-key")
+
+    assert (line.level, line.code) == ("fail", 2)

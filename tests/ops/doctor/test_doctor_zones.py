@@ -72,12 +72,12 @@ def test_subnets_that_do_not_exist_are_told_once(world: World, vpc: tuple[str, d
 
 
 def test_a_zone_without_the_system_nodes_type_is_warned_of(world: World) -> None:
-    world.facts.offered["m7i.large"] = ["use2-az1"]
+    world.facts.offered["m7i.xlarge"] = ["use2-az1"]
 
     assert world.levels("system-nodes") == ["warn"]
 
 
 def test_no_zone_with_the_system_nodes_type_fails(world: World) -> None:
-    world.facts.offered["m7i.large"] = []
+    world.facts.offered["m7i.xlarge"] = []
 
     assert world.levels("system-nodes") == ["fail"]

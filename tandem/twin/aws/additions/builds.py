@@ -29,7 +29,7 @@ NEEDS = {
     s3: ("_get_object_data",),
 }
 # property -> member of the API; what MiniStack's project does not keep
-_KEPT = {"LogsConfig": "logsConfig", "QueuedTimeoutInMinutes": "queuedTimeoutInMinutes"}
+_KEPT = {"LogsConfig": "logsConfig", "QueuedTimeoutInMinutes": "queuedTimeoutInMinutes", "VpcConfig": "vpcConfig"}
 _MANIFEST = "application/vnd.oci.image.manifest.v1+json"
 _by_token: dict = {}
 

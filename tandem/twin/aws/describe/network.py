@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tandem.twin.aws.describe.form import Client, Describe, Properties, one
@@ -114,7 +115,9 @@ def _flow_log(client: Client, physical_id: str, _properties: Properties) -> Prop
 
 def _endpoint(client: Client, physical_id: str, _properties: Properties) -> Properties:
     found = one(client("ec2").describe_vpc_endpoints(VpcEndpointIds=[physical_id])["VpcEndpoints"], physical_id)
-    return {**found, "SecurityGroupIds": [group["GroupId"] for group in found.get("Groups", [])], "Id": physical_id}
+    policy = json.loads(found["PolicyDocument"]) if found.get("PolicyDocument") else {}
+    groups = [group["GroupId"] for group in found.get("Groups", [])]
+    return {**found, "SecurityGroupIds": groups, "PolicyDocument": policy, "Id": physical_id}
 
 
 def _launch_template(client: Client, physical_id: str, _properties: Properties) -> Properties:

@@ -1,0 +1,29 @@
+"""The interface endpoints of a new VPC: which AWS services its private nodes and pods reach without the internet."""
+
+from __future__ import annotations
+
+from tandem.spec.environment import Environment, NewNetwork
+
+# What nodes and pods of a cluster without internet call (EKS user guide, private clusters, 2024-12; eks-auth is
+# Pod Identity). Each costs by the hour and zone, so the guide's others come with the program that calls them:
+# xray (no traces), elasticloadbalancing (no load balancer), ssm and kms (no shell, no client-side encryption).
+# monitoring is for the bench, whose figures go to CloudWatch; the metrics agent writes all it has to logs.
+_SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts")
+_KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
+# Where nothing leads out of the VPC: a stop, run on a machine inside it, reads and holds the node group's Auto Scaling
+# group. A start and a normal end also call Scheduler and SNS, which have no endpoint here: run them outside.
+_CLOSED_SERVICES = ("autoscaling",)
+_SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token
+
+
+def list_endpoint_services(environment: Environment) -> tuple[str, ...]:
+    """Return the services that get an interface endpoint, as the last part of their names; none in an existing VPC."""
+    network = environment.network
+    if not isinstance(network, NewNetwork) or not network.has_interface_endpoints:
+        return ()
+    return (
+        *_SERVICES,
+        *(_KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ()),
+        *(_SECRET_SERVICES if environment.hub.token_secret else ()),
+        *(_CLOSED_SERVICES if network.nat == "none" else ()),
+    )

@@ -1,0 +1,85 @@
+"""Two environments of one account whose names begin alike: neither may change what is the other's."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+from itertools import permutations
+from typing import Any
+
+import pytest
+from conftest import committed
+from policy_trial import allows, documents, meant
+
+from stacks.guard_key import of_alarms
+from stacks.guard_rights import of_functions, of_one_shot
+from tandem.ops.people.places import places
+from tandem.ops.people.rights import RIGHTS, held
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.names import PEOPLE, PeopleKind
+from tandem.watch import alarms, guard_alarms
+
+READS = re.compile(r":(BatchGet|Describe|Get|List|Lookup|View|Filter|Start(Query|LiveTail))")
+SHARED = {"bootstrap roles"}  # one bootstrap of an account and region deploys all its environments
+PAIRS = list(permutations(("prod", "prod-eu")))
+
+
+def named(name: str) -> Environment:
+    return committed()["post-us-east-2"].model_copy(update={"name": name})
+
+
+@pytest.mark.parametrize(("mine", "theirs"), PAIRS)
+@pytest.mark.parametrize("kind", PEOPLE)
+def test_people_of_one_change_nothing_of_the_other(kind: PeopleKind, mine: str, theirs: str) -> None:
+    known, own = places(named(theirs)), documents(named(mine), kind)
+    asked = [
+        (action, arn, context)
+        for right in RIGHTS
+        if set(right.kinds) & set(held(kind)) and right.on not in SHARED
+        for action in right.actions
+        if not READS.search(action)
+        for arn, context in meant(known[right.on])
+        if arn != "*"
+    ]
+
+    assert len(asked) > 0 or kind in {"viewer", "pipeline"}
+    assert [request for request in asked if allows(own, *request)] == []
+
+
+@pytest.mark.parametrize(("mine", "theirs"), PAIRS)
+def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> None:
+    def statements(name: str) -> list[dict[str, Any]]:
+        topic, key = f"arn:aws:sns:us-east-2:111122223333:{names.topic(named(name))}", f"arn:aws:kms:::key/{name}"
+        queue = f"arn:aws:sqs:us-east-2:111122223333:{names.dead_letter_queue(named(name))}"
+        return [
+            *of_functions(named(name), topic_arn=topic, key_arn=key),
+            *of_one_shot(named(name), queue_arn=queue, key_arn=key),
+        ]
+
+    asked = [
+        (action, arn.replace("*", "x1"), statement.get("Condition", {}).get("StringEquals", {}))
+        for statement in statements(theirs)
+        for arn in statement["Resource"]
+        for action in statement["Action"]
+        if not READS.search(action) and (arn != "*" or "Condition" in statement)
+    ]
+
+    assert len(asked) > 10
+    assert [request for request in asked if allows([{"Statement": statements(mine)}], *request)] == []
+
+
+@pytest.mark.parametrize(("mine", "theirs"), PAIRS)
+def test_alarms_of_one_notify_no_topic_of_the_other(mine: str, theirs: str) -> None:
+    pattern = of_alarms(named(mine))["ArnLike"]["aws:SourceArn"]
+    kinds = (*alarms.KINDS, *guard_alarms.KINDS)
+    own, foreign = (
+        [
+            f"arn:aws:cloudwatch:us-east-2:111122223333:alarm:{names.alarm(named(name), 'notify', kind)}"
+            for kind in kinds
+        ]
+        for name in (mine, theirs)
+    )
+
+    assert all(fnmatchcase(arn, str(pattern)) for arn in own)
+    assert not any(fnmatchcase(arn, str(pattern)) for arn in foreign)

@@ -1,0 +1,95 @@
+"""What an environment costs while parked: worked by hand, by part, and a lower bound where a price is not known."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hosted import changed, watched
+
+from tandem.spec.catalogue import catalogue
+from tandem.watch.cost import cost
+from tandem.watch.parked_cost import ParkedCost, compute_parked_cost
+from tandem.watch.scope import Scope
+
+POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
+PRICES = catalogue().standing_prices
+
+
+def parked(scope: Scope) -> ParkedCost:
+    return compute_parked_cost(scope.environment, cost(scope), PRICES)
+
+
+def parts(scope: Scope) -> dict[str, float | None]:
+    return {part.name: part.usd for part in parked(scope).parts}
+
+
+def test_a_case_worked_by_hand() -> None:
+    scope = changed(POST, cluster={"system_nodes": {"instance_type": "m7i.large", "count": 2}})
+
+    found = parts(scope)
+
+    watching = found.pop("watching")
+    assert found == pytest.approx({
+        "EKS control plane": 73.0, "system nodes": 2 * 0.1008 * 730, "their volumes": 2 * 50 * 0.08,
+        "NAT gateways": 32.85, "their public addresses": 3.65,
+    })  # fmt: skip
+    assert watching == pytest.approx(cost(scope).parked_usd)
+
+
+def test_watching_a_parked_fleet_costs_less() -> None:
+    found = cost(watched(POST))
+
+    assert 0 < found.parked_usd < found.usd
+
+
+def test_a_run_costs_its_nodes_for_max_hours() -> None:
+    found = parked(watched(POST))
+
+    assert (found.run_usd, found.run_hours) == (pytest.approx(35.76 * 8), 8)
+
+
+def test_a_spot_run_counts_one_replacement_of_each_node() -> None:
+    """EKS starts it before it ends the node, and the guard gives both 20 minutes."""
+    scope = changed(DEV, capacity={"usd_per_hour": 3.0, "nodes": 2}, guard={"max_hours": 4})
+
+    assert parked(scope).run_usd == pytest.approx(2 * 3.0 * (4 + 1 / 3))
+
+
+def test_an_unknown_price_makes_the_total_a_lower_bound() -> None:
+    found = parked(watched(DEV))
+
+    assert found.is_lower_bound
+    assert found.usd == pytest.approx(73.0 + cost(watched(DEV)).parked_usd)
+
+
+def test_a_region_without_prices_knows_no_part() -> None:
+    elsewhere = changed(DEV, capacity={"zone": "sae1-az1"})
+    place = elsewhere.environment.model_copy(update={"region": "sa-east-1"})
+
+    found = compute_parked_cost(place, cost(elsewhere), PRICES)
+
+    assert {part.name for part in found.parts if part.usd is not None} == {"watching"}
+
+
+@pytest.mark.parametrize(("nat", "gateways"), [("single", 1), ("per-zone", 3)])
+def test_each_nat_gateway_is_paid_for(nat: str, gateways: int) -> None:
+    assert parts(changed(POST, network={"nat": nat}))["NAT gateways"] == pytest.approx(gateways * 32.85)
+
+
+def test_endpoints_are_paid_for_by_service_and_zone() -> None:
+    found = parked(changed(POST, network={"nat": "none"}))
+
+    assert [part.says for part in found.parts if part.name == "interface endpoints"] == ["10 in 3 zones"]
+
+
+def test_an_existing_network_is_paid_by_its_owner() -> None:
+    subnets = [{"id": f"subnet-{index}0000000", "zone": f"use2-az{index}"} for index in (1, 3)]
+    network = {"kind": "existing", "vpc_id": "vpc-0123456789abcdef0", "cidr": "10.9.0.0/16", "subnets": subnets}
+    scope = watched(POST)
+    values = scope.environment.model_dump(mode="json") | {"network": network}
+    place = type(scope.environment).model_validate_json(json.dumps(values))
+
+    found = compute_parked_cost(place, cost(scope), PRICES)
+
+    assert [part.name for part in found.parts] == ["EKS control plane", "system nodes", "their volumes", "watching"]
