@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from declared_environments import read_environments
+
 from charts import workloads
 from charts.gitops import gitops
 from charts.people import render_people
@@ -23,6 +25,7 @@ _WORKSPACE = load(ROOT / "environments", ROOT / "experiments")
 ENVIRONMENTS = {name: found.environment for name, found in _WORKSPACE.environments.items()}
 EXPERIMENTS = {name: found.experiment for name, found in _WORKSPACE.experiments.items()}
 HOSTED = [(name, hosted) for name, environment in ENVIRONMENTS.items() for hosted in environment.experiments]
+DECLARED = {**ENVIRONMENTS, **read_environments()}  # and those of tests/environments, whose manifests nobody commits
 GITOPS = [name for name, environment in ENVIRONMENTS.items() if environment.delivery.kind == "gitops"]
 
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com/public"
@@ -35,22 +38,22 @@ def experiments(environment: Environment) -> list[Experiment]:
 
 @cache
 def stages(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]:
-    return workloads(ENVIRONMENTS[environment], EXPERIMENTS[experiment], CATALOGUE)
+    return workloads(DECLARED[environment], EXPERIMENTS[experiment], CATALOGUE)
 
 
 @cache
 def controller(environment: str) -> list[dict[str, Any]]:
     """The GitOps objects of an environment."""
-    made = gitops(ENVIRONMENTS[environment], experiments(ENVIRONMENTS[environment]), CATALOGUE)
+    made = gitops(DECLARED[environment], experiments(DECLARED[environment]), CATALOGUE)
     return [body for bodies in made.values() for body in bodies]
 
 
 @cache
 def rights(environment: str) -> list[dict[str, Any]]:
     """The objects of people's rights in an environment."""
-    hosted = experiments(ENVIRONMENTS[environment])
+    hosted = experiments(DECLARED[environment])
     rendered = {experiment.name: stages(environment, experiment.name) for experiment in hosted}
-    made = render_people(ENVIRONMENTS[environment], hosted, rendered)
+    made = render_people(DECLARED[environment], hosted, rendered)
     return [body for bodies in made.values() for body in bodies]
 
 

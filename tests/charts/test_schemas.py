@@ -7,7 +7,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
-from chart_cases import ENVIRONMENTS, GITOPS, HOSTED, ROOT, controller, node_program, objects, of_kind, rights
+from chart_cases import DECLARED, ROOT, controller, node_program, objects, of_kind, rights
 
 
 def identity(body: dict[str, Any]) -> tuple[str, ...]:
@@ -15,18 +15,19 @@ def identity(body: dict[str, Any]) -> tuple[str, ...]:
 
 
 CORE = [
-    pytest.param(environment, body, id=f"{experiment}-{body['kind']}-{body['metadata']['name']}")
-    for environment, experiment in HOSTED
+    pytest.param(environment, body, id=f"{environment}-{experiment}-{body['kind']}-{body['metadata']['name']}")
+    for environment, place in DECLARED.items()
+    for experiment in place.experiments
     for body in objects(environment, experiment)
 ] + [
     pytest.param(environment, body, id="-".join(("people", environment, body["kind"], *identity(body))))
-    for environment in ENVIRONMENTS
+    for environment in DECLARED
     for body in rights(environment)
 ]
 
 
 def minor(environment: str) -> str:
-    return ENVIRONMENTS[environment].cluster.kubernetes
+    return DECLARED[environment].cluster.kubernetes
 
 
 def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
@@ -63,7 +64,7 @@ def test_the_core_schemas_refuse_an_unknown_field_of_a_pod() -> None:
         kubernetes_validate.validate(body, "1.36", strict=True)
 
 
-@pytest.mark.parametrize("environment", GITOPS)
+@pytest.mark.parametrize("environment", [name for name in DECLARED if DECLARED[name].delivery.kind == "gitops"])
 def test_the_objects_of_the_gitops_tool_pass_its_strict_schema(environment: str) -> None:
     bodies = controller(environment)
 

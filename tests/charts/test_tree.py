@@ -51,7 +51,7 @@ def test_manifests_hold_no_environment_that_is_not_declared() -> None:
 
 DIGEST = """\
 import hashlib, sys
-sys.path[:0] = [{root!r}, {here!r}]
+sys.path[:0] = [{root!r}, {tests!r}, {here!r}]
 import _node
 from chart_cases import CATALOGUE, ENVIRONMENTS, experiments
 from charts.tree import files
@@ -64,7 +64,7 @@ print(whole.hexdigest())
 
 
 def digest(seed: int) -> str:
-    program = DIGEST.format(root=str(ROOT), here=str(Path(__file__).parent))
+    program = DIGEST.format(root=str(ROOT), tests=str(ROOT / "tests"), here=str(Path(__file__).parent))
     environment = os.environ | {"PYTHONHASHSEED": str(seed)}
     done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
     return done.stdout

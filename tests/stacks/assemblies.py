@@ -1,7 +1,8 @@
 """Environments in memory, and their templates: every variant of an environment in one cloud assembly.
 
 Invariant: a variant differs from a committed environment in the fields that its row names, in its name, and in that it
-hosts the smallest of its experiments alone: charts, alarms and dashboards are most of a synthesis.
+hosts the smallest of its experiments alone: charts, alarms and dashboards are most of a synthesis. What several such
+fields do together, the environments of tests/environments show.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from declared_environments import read_environments
+
 from tandem.commands.inputs import Inputs, legal
 from tandem.commands.selection import Selection
-from tandem.spec.environment import Environment, ExistingNetwork, GitopsDelivery, Subnet
+from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.record import Record
 
@@ -63,35 +66,11 @@ def variants() -> dict[str, Environment]:
         "efa": {"capacity": {"efa": True}},
         "efa-on-demand": {"capacity": {"efa": True, "kind": "on-demand", "reservation_id": None}},
         "no-reservation": {"capacity": {"reservation_id": None}},
-        "existing-network": {
-            "network": ExistingNetwork(
-                kind="existing", vpc_id="vpc-0123456789abcdef0", cidr="10.9.0.0/16",
-                subnets=(
-                    Subnet(id="subnet-0000000000000000a", zone="use2-az1"),
-                    Subnet(id="subnet-0000000000000000b", zone="use2-az3"),
-                ),
-            )
-        },
         "existing-bucket": {"artifacts": {"existing_bucket": "their-models"}},
-        "bucket-key": {"artifacts": {"kms_key_arn": KEY}},
         "public-endpoint": {
             "cluster": {"endpoint": endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})}
         },
         "permissions-boundary": {"bootstrap": {"permissions_boundary": "TeamBoundary", "qualifier": "acme"}},
-        "mirror": {
-            "registry_mirrors": {
-                "public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public",
-                "registry.k8s.io": "111122223333.dkr.ecr.us-east-2.amazonaws.com/k8s",
-            },
-            "guard": {"people_policies": True},
-        },
-        "private-charts": {
-            "registry_mirrors": {"public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"},
-            "delivery": GitopsDelivery(
-                kind="gitops", repo_url="https://git.acme.dev/tandem.git", revision="main",
-                path="manifests/private-charts", tool="flux", namespace="flux-system",
-            ),
-        },
         "closed": {"network": {"nat": "none"}},
         "clients": {"cluster": {"endpoint": endpoint.model_copy(update={"clients": (RANGE, GROUP)})}},
         "builds-inside": {"builds_in_vpc": True},
@@ -103,8 +82,8 @@ def variants() -> dict[str, Environment]:
 
 
 def places() -> list[Environment]:
-    """Return the committed environments, then the variants."""
-    return [*(environment(name) for name in COMMITTED), *variants().values()]
+    """Return the committed environments, those of tests/environments, then the variants."""
+    return [*(environment(name) for name in COMMITTED), *read_environments().values(), *variants().values()]
 
 
 def hosted(place: Environment) -> list[Experiment]:

@@ -107,10 +107,10 @@ def test_no_template_makes_an_existing_bucket(stacks: Templates) -> None:
 
 
 def test_a_customer_key_encrypts_the_bucket_and_not_its_logs(stacks: Templates) -> None:
-    found = buckets(stacks["bucket-key-Artifacts"])
+    found = buckets(stacks["customer-keys-Artifacts"])
     own, logs = (
         found[name]["BucketEncryption"]["ServerSideEncryptionConfiguration"][0]
-        for name in ("tandem-bucket-key-111122223333", "tandem-bucket-key-111122223333-logs")
+        for name in ("tandem-customer-keys-111122223333", "tandem-customer-keys-111122223333-logs")
     )
 
     assert own["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}

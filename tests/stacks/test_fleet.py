@@ -79,7 +79,7 @@ def test_the_nodes_stand_in_the_one_zone(stacks: Templates) -> None:
 
 
 def test_in_an_existing_network_too(stacks: Templates) -> None:
-    assert group(stacks, "existing-network")["Subnets"] == ["subnet-0000000000000000b"]
+    assert group(stacks, "customer-keys")["Subnets"] == ["subnet-0000000000000000b"]
 
 
 def test_the_instance_type_stands_in_the_template_only(stacks: Templates) -> None:

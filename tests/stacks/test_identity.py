@@ -231,7 +231,7 @@ def test_the_cluster_role_uses_its_own_key_only(stack: Template) -> None:
 def test_a_bucket_under_a_customer_key_is_read_and_written_by_it(stacks: Templates, account: str) -> None:
     (statement,) = [
         statement
-        for policy in role(stacks["bucket-key-Cluster"], account)["Policies"]
+        for policy in role(stacks["customer-keys-Cluster"], account)["Policies"]
         for statement in policy["PolicyDocument"]["Statement"]
         if "kms:Decrypt" in statement["Action"]
     ]
@@ -245,8 +245,8 @@ MIRRORED = "arn:aws:ecr:us-east-2:111122223333:repository"
 
 
 def test_nodes_fill_the_mirrors_caches_and_no_other_repository(stacks: Templates) -> None:
-    outputs = stacks["mirror-Cluster"]["Outputs"]
-    node = stacks["mirror-Cluster"]["Resources"][outputs["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]]["Properties"]
+    outputs = stacks["customer-keys-Cluster"]["Outputs"]
+    node = stacks["customer-keys-Cluster"]["Resources"][outputs["NodeRoleArn"]["Value"]["Fn::GetAtt"][0]]["Properties"]
     (policy,) = node["Policies"]
     (statement,) = policy["PolicyDocument"]["Statement"]
 

@@ -182,13 +182,15 @@ class TestTheBuild:
         assert arguments(template) == {"BASE_IMAGE": f"{base.reference}@{base.digest}"}
 
     def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
-        base = arguments(part(stacks["mirror-Image"], TOOLS))["BASE_IMAGE"]
+        base = arguments(part(stacks["customer-keys-Image"], TOOLS))["BASE_IMAGE"]
 
         assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
         assert base.endswith(f"@{TOOLS.base().digest}")
 
     def test_logs_in_to_its_own_registry_once(self, stacks: Templates) -> None:
-        logins = [words for words in commands(part(stacks["mirror-Image"], TOOLS)) if words[:2] == ["aws", "ecr"]]
+        logins = [
+            words for words in commands(part(stacks["customer-keys-Image"], TOOLS)) if words[:2] == ["aws", "ecr"]
+        ]
 
         assert [words[-1] for words in logins] == [MIRROR]
 
@@ -286,7 +288,7 @@ class TestRights:
     def test_the_build_pulls_from_the_mirrored_base_only(self, stacks: Templates) -> None:
         (pull,) = [
             each
-            for each in statements(part(stacks["mirror-Image"], TOOLS), "codebuild")
+            for each in statements(part(stacks["customer-keys-Image"], TOOLS), "codebuild")
             if "ecr:GetDownloadUrlForLayer" in each["Action"]
         ]
 
@@ -373,7 +375,7 @@ def test_builds_run_in_the_private_subnets_where_that_is_declared(stacks: Templa
 
     assert len(json.loads(inside)["Subnets"]) == 3
     assert one(stacks["builds-inside-Image"], "AWS::EC2::SecurityGroup").get("SecurityGroupIngress", []) == []
-    assert all("VpcConfig" not in each for each in resources(stacks["mirror-Image"], "AWS::CodeBuild::Project"))
+    assert all("VpcConfig" not in each for each in resources(stacks["customer-keys-Image"], "AWS::CodeBuild::Project"))
 
 
 def test_a_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> None:

@@ -157,11 +157,11 @@ def test_only_this_accounts_flow_logs_may_write(network: Template) -> None:
 
 
 def test_an_existing_network_has_no_stack(stacks: Templates) -> None:
-    assert "existing-network-Network" not in stacks
+    assert "customer-keys-Network" not in stacks
 
 
 def test_an_existing_network_is_named_by_ids(stacks: Templates) -> None:
-    vpc = one(stacks["existing-network-Cluster"], "AWS::EKS::Cluster")["ResourcesVpcConfig"]
+    vpc = one(stacks["customer-keys-Cluster"], "AWS::EKS::Cluster")["ResourcesVpcConfig"]
 
     assert vpc["SubnetIds"] == ["subnet-0000000000000000a", "subnet-0000000000000000b"]
 

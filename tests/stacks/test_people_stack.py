@@ -6,8 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from assemblies import COMMITTED, Templates, changed, environment, resources, variants
+from assemblies import COMMITTED, Templates, changed, environment, resources
 from aws_cdk import App, Stack
+from declared_environments import read_environments
 
 from stacks.people import PeoplePolicies
 from stacks.stack import RefusedError
@@ -17,7 +18,7 @@ from tandem.spec import names
 
 pytestmark = pytest.mark.cdk
 
-ASKING = "mirror"  # of the variants, the one that asks for them
+ASKING = "customer-keys"  # the environment that asks for them
 POLICY = "AWS::IAM::ManagedPolicy"
 
 
@@ -27,7 +28,7 @@ def test_an_environment_that_does_not_ask_has_none(stacks: Templates, name: str)
 
 
 def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> None:
-    place = variants()[ASKING]
+    place = read_environments()[ASKING]
     made = {one["ManagedPolicyName"]: one["PolicyDocument"] for one in resources(stacks[f"{ASKING}-Guard"], POLICY)}
 
     assert made == {names.people_policy(place, kind): policy(place, kind) for kind in names.PEOPLE}

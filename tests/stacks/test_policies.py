@@ -11,26 +11,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, resources, variants
+from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, places, resources, variants
+from declared_environments import read_environments
 
 from tandem.spec.names import OWNER_TAG
 
 pytestmark = pytest.mark.cdk
 
 TAGS = {("project", "tandem"), ("cost-center", "inference")}  # of every committed environment
-# variants -> their templates that hold what no committed environment's does; the other variants repeat these
+FILES = (*COMMITTED, *read_environments())  # environments of which every template is linted
+# variants -> their templates that hold what no other environment's does; the other variants repeat these
 DISTINCT = {
     "efa-on-demand": ("Fleet",),
     "reservation": ("Fleet",),
-    "existing-network": ("Cluster", "Fleet"),
     "public-endpoint": ("Cluster",),
     "nat-per-zone": ("Network",),
     "closed": ("Network",),
-    "mirror": ("Cluster", "Guard", "Image", "Workloads"),
     "permissions-boundary": ("Image",),
     "builds-inside": ("Image",),
     "clients": ("Cluster",),
-    "bucket-key": ("Artifacts", "Cluster", "Guard"),
 }
 
 
@@ -49,7 +48,7 @@ def reports(folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.proof
 def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
-    distinct = [environment("post-us-east-2"), *(variants()[name] for name in DISTINCT)]
+    distinct = [environment("post-us-east-2"), *read_environments().values(), *(variants()[name] for name in DISTINCT)]
 
     folder = synth(*distinct, validate=True)  # raises on an error; a warning is in the report
 
@@ -97,14 +96,11 @@ def findings(assembly: Path) -> dict[str, list[str]]:
 
 
 def linted(assembly: Path) -> Iterator[tuple[str, Path]]:
-    """Yield the templates with their regions; of variants those that differ in more than values from the committed."""
-    for name in COMMITTED:
-        for path in templates_of_one(assembly, name):
-            yield environment(name).region, path
-    for name, kinds in DISTINCT.items():
-        for path in templates_of_one(assembly, name):
-            if any(kind in path.name for kind in kinds):
-                yield variants()[name].region, path
+    """Yield the templates with their regions; of variants those that differ in more than values from the others."""
+    for place in places():
+        for path in templates_of_one(assembly, place.name):
+            if place.name in FILES or any(kind in path.name for kind in DISTINCT.get(place.name, ())):
+                yield place.region, path
 
 
 def templates_of_one(assembly: Path, name: str) -> list[Path]:
@@ -122,7 +118,7 @@ def lint(files: list[Path], region: str) -> dict[str, list[str]]:
     return said
 
 
-@pytest.mark.parametrize("name", [*COMMITTED, *DISTINCT])
+@pytest.mark.parametrize("name", [*FILES, *DISTINCT])
 def test_cfn_lint_finds_nothing_in_the_environments_region(
     assembly: Path, findings: dict[str, list[str]], name: str
 ) -> None:
@@ -150,7 +146,7 @@ def test_every_property_of_every_variant_is_linted_somewhere(stacks: Templates) 
     said: dict[bool, set[tuple[str, ...]]] = {True: set(), False: set()}
     for name, template in stacks.items():
         place, _, kind = name.rpartition("-")
-        linted_here = place in COMMITTED or kind in DISTINCT.get(place, ())
+        linted_here = place in FILES or kind in DISTINCT.get(place, ())
         for found in template["Resources"].values():
             said[linted_here].update(written(found.get("Properties", {}), (found["Type"],)))
 

@@ -169,7 +169,7 @@ def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
 
 
 def test_the_driver_comes_from_the_mirror(stacks: Templates) -> None:
-    release = one(stacks["mirror-Workloads"], HELM)
+    release = one(stacks["customer-keys-Workloads"], HELM)
 
     assert release["Repository"].startswith("oci://111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public/")
     assert "111122223333.dkr.ecr" in release["Values"]
@@ -177,7 +177,7 @@ def test_the_driver_comes_from_the_mirror(stacks: Templates) -> None:
 
 def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
     """But in the artifact key, which a mirror never changes."""
-    found = stacks["mirror-Workloads"]["Resources"].values()
+    found = stacks["customer-keys-Workloads"]["Resources"].values()
     plain = [str(each.get("Properties", {})).replace("\\", "") for each in found]
     texts = [re.sub(r'"image_repository": "[^"]*"', "", text) for text in plain]
 
@@ -187,7 +187,7 @@ def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
 def test_a_private_mirror_is_pulled_from_one_repository(stacks: Templates) -> None:
     pulls = [
         statement["Resource"]
-        for found in resources(stacks["mirror-Workloads"], "AWS::IAM::Role")
+        for found in resources(stacks["customer-keys-Workloads"], "AWS::IAM::Role")
         for policy in found["Policies"]
         for statement in policy["PolicyDocument"]["Statement"]
         if "ecr:BatchGetImage" in statement["Action"]
@@ -314,7 +314,7 @@ def test_only_workloads_reaches_into_the_cluster(stacks: Templates) -> None:
 def test_the_chart_is_fetched_through_a_cache_by_its_own_name(stacks: Templates) -> None:
     granted = [
         statement["Resource"]
-        for role in resources(stacks["mirror-Workloads"], "AWS::IAM::Role")
+        for role in resources(stacks["customer-keys-Workloads"], "AWS::IAM::Role")
         for policy in role.get("Policies", [])
         for statement in policy["PolicyDocument"]["Statement"]
         if "ecr:CreateRepository" in statement["Action"]

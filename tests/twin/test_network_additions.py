@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from botocore.exceptions import ClientError
 from twin_resources import NETWORK, launch_template, subnet
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
@@ -23,6 +24,23 @@ def test_rejects_a_subnet_of_an_unknown_vpc(deploy):
         "VpcId": "vpc-0123456789abcdef0", "CidrBlock": "10.0.0.0/20"}}})  # fmt: skip
 
     assert "The vpc ID 'vpc-0123456789abcdef0' does not exist" in stack.reasons
+
+
+def test_a_vpc_is_described_with_every_range_of_it(endpoint):
+    ec2 = endpoint.client("ec2")
+    vpc_id = ec2.create_vpc(CidrBlock="10.60.0.0/16")["Vpc"]["VpcId"]
+
+    for block in ("100.64.0.0/16", "100.65.0.0/16"):
+        ec2.associate_vpc_cidr_block(VpcId=vpc_id, CidrBlock=block)
+
+    (vpc,) = ec2.describe_vpcs(VpcIds=[vpc_id])["Vpcs"]
+    ranges = [(item["CidrBlock"], item["CidrBlockState"]["State"]) for item in vpc["CidrBlockAssociationSet"]]
+    assert ranges == [(block, "associated") for block in ("10.60.0.0/16", "100.64.0.0/16", "100.65.0.0/16")]
+
+
+def test_rejects_a_range_of_an_unknown_vpc(endpoint):
+    with pytest.raises(ClientError, match="The vpc ID 'vpc-0123456789abcdef0' does not exist"):
+        endpoint.client("ec2").associate_vpc_cidr_block(VpcId="vpc-0123456789abcdef0", CidrBlock="100.64.0.0/16")
 
 
 def test_rejects_a_nat_gateway_without_an_address(deploy):

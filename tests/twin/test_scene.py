@@ -100,3 +100,15 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
     assert {item["VpcId"] for item in found} == {made.vpc_id}
     assert endpoint.client("s3").head_bucket(Bucket="ours-already")
     assert endpoint.client("iam").get_policy(PolicyArn=f"arn:aws:iam::{ACCOUNT}:policy/Boundary")
+
+
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_a_customers_key_is_made_and_written_down(endpoint, copied):
+    key = f"arn:aws:kms:us-east-2:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
+    copied.edit(lambda document: document.update(artifacts={"kms_key_arn": key}))
+
+    furnish(copied, endpoint.client)
+
+    described = endpoint.client("kms").describe_key(KeyId=copied.environment.artifacts.kms_key_arn)["KeyMetadata"]
+    assert (described["Arn"] == key, described["KeyState"]) == (False, "Enabled")

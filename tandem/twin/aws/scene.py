@@ -106,6 +106,10 @@ def furnish(copied: Scene, client: Callable[[str], Any]) -> list[str]:
             CreateBucketConfiguration={"LocationConstraint": environment.region},
         )
         made.append(f"bucket {environment.artifacts.existing_bucket}")
+    if environment.artifacts.kms_key_arn:
+        key = client("kms").create_key()["KeyMetadata"]["Arn"]
+        copied.edit(lambda document: document["artifacts"].update(kms_key_arn=key))
+        made.append(f"key {key}")
     if environment.bootstrap.permissions_boundary:
         statement = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
         boundary = environment.bootstrap.permissions_boundary

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 from functools import partial
 
 from ministack.services import ec2
@@ -15,10 +16,10 @@ from .handlers import handler, replaced, succeeded, taggable
 NEEDS = {
     ec2: (
         "_ACTION_MAP", "_addresses", "_allocate_address", "_create_flow_logs", "_create_nat_gateway",
-        "_create_placement_group", "_delete_placement_group", "_flow_logs", "_nat_gateways",
+        "_create_placement_group", "_delete_placement_group", "_error", "_flow_logs", "_nat_gateways", "_p",
         "_parse_filters", "_parse_member_list", "_placement_groups", "_release_address",
         "_resource_matches_tag_filters", "_security_groups",
-        "_sg_rule_id", "_subnets", "_tags", "_vpce_fields_xml", "_vpcs", "_xml",
+        "_sg_rule_id", "_subnets", "_tags", "_vpc_fields_xml", "_vpce_fields_xml", "_vpcs", "_xml",
     ),
     provisioners: ("_ec2_apply_tags", "_ec2_sg_permissions", "_physical_name"),
 }  # fmt: skip
@@ -26,6 +27,7 @@ NEEDS = {
 _NAT = partial(wire.answer_shape, "ec2", "DescribeNatGateways", "NatGateways")
 _FLOW_LOG = partial(wire.answer_shape, "ec2", "DescribeFlowLogs", "FlowLogs")
 _ENDPOINT = partial(wire.answer_shape, "ec2", "DescribeVpcEndpoints", "VpcEndpoints")
+_RANGE = partial(wire.answer_shape, "ec2", "AssociateVpcCidrBlock", "CidrBlockAssociation")
 
 
 def install(handlers: dict) -> None:
@@ -46,6 +48,8 @@ def install(handlers: dict) -> None:
     ec2._vpce_fields_xml = _endpoint_xml
     ec2._ACTION_MAP["DescribeNatGateways"] = _describe_nat_gateways
     ec2._ACTION_MAP["DescribeFlowLogs"] = _describe_flow_logs
+    ec2._ACTION_MAP["AssociateVpcCidrBlock"] = _associate_range
+    ec2._vpc_fields_xml = partial(_vpc_xml, ec2._vpc_fields_xml)
 
 
 def _with_range(vpc):
@@ -61,6 +65,25 @@ def _with_range(vpc):
         return identity, {**attributes, "CidrBlock": ec2._vpcs[identity]["CidrBlock"]}
 
     vpc.update(create=created, update=updated)
+
+
+def _associate_range(parameters):
+    """Plain MiniStack gives a VPC one range."""
+    identity, block = ec2._p(parameters, "VpcId"), ec2._p(parameters, "CidrBlock")
+    if identity not in ec2._vpcs:
+        return ec2._error("InvalidVpcID.NotFound", f"The vpc ID '{identity}' does not exist", 400)
+    association = {
+        "AssociationId": f"vpc-cidr-assoc-{secrets.token_hex(9)[:17]}", "CidrBlock": block,
+        "CidrBlockState": {"State": "associated"},
+    }  # fmt: skip
+    ec2._vpcs[identity].setdefault("FurtherRanges", []).append(association)
+    body = f"<cidrBlockAssociation>{wire.ec2_xml(_RANGE(), association)}</cidrBlockAssociation>"
+    return ec2._xml(200, "AssociateVpcCidrBlockResponse", f"{body}<vpcId>{identity}</vpcId>")
+
+
+def _vpc_xml(plain, vpc, tag="item"):
+    further = "".join(f"<item>{wire.ec2_xml(_RANGE(), each)}</item>" for each in vpc.get("FurtherRanges", []))
+    return plain(vpc, tag=tag).replace("</cidrBlockAssociationSet>", f"{further}</cidrBlockAssociationSet>")
 
 
 def _need_a_vpc(handlers, type_):

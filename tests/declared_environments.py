@@ -1,0 +1,23 @@
+"""The environments of tests/environments, and private-charts a second time, with Argo CD as its tool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tandem.spec.environment import Environment, GitopsDelivery
+from tandem.spec.load import load
+
+ROOT = Path(__file__).parent.parent
+FOLDER = ROOT / "tests" / "environments"
+ARGOCD_NAME = "private-charts-argocd"
+ARGOCD_DELIVERY = {"tool": "argocd", "namespace": "argocd", "path": f"manifests/{ARGOCD_NAME}"}
+
+
+def read_environments() -> dict[str, Environment]:
+    """Return them by name."""
+    declared = load(FOLDER, ROOT / "experiments").environments
+    environments = {name: file.environment for name, file in declared.items() if file.environment}
+    flux = environments["private-charts"]
+    assert isinstance(flux.delivery, GitopsDelivery)
+    delivery = flux.delivery.model_copy(update=ARGOCD_DELIVERY)
+    return {**environments, ARGOCD_NAME: flux.model_copy(update={"name": ARGOCD_NAME, "delivery": delivery})}

@@ -1,0 +1,58 @@
+"""The environments of this folder: legal, and deployed by the real CDK CLI to the local endpoint as they say.
+
+Their templates are linted by tests/stacks/test_policies.py, their manifests held against the strict schemas by
+tests/charts/test_schemas.py.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+import yaml
+from declared_environments import ARGOCD_DELIVERY, ARGOCD_NAME, FOLDER, ROOT, read_environments
+
+from tandem.commands.inputs import read
+from tandem.commands.selection import Selection
+from tandem.twin.aws.rehearse import Request, rehearse
+
+NAMES = sorted(read_environments())
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """The files of this folder, and private-charts.yaml a second time with Argo CD as its tool."""
+    copies = tmp_path_factory.mktemp("environments")
+    for file in FOLDER.glob("*.yaml"):
+        shutil.copy(file, copies)
+    document = yaml.safe_load((FOLDER / "private-charts.yaml").read_text())
+    document["delivery"].update(ARGOCD_DELIVERY)
+    (copies / f"{ARGOCD_NAME}.yaml").write_text(yaml.safe_dump(document))
+    return copies
+
+
+@pytest.fixture(scope="module")
+def inputs(folder):
+    return read(Selection(environments=folder, experiments=ROOT / "experiments"))
+
+
+def test_the_files_declare_what_the_other_tests_take(inputs):
+    assert {place.name: place for place in inputs.environments()} == read_environments()
+
+
+def test_the_rules_refuse_none_of_them(inputs):
+    assert [fault for fault in inputs.faults if fault.severity == "refusal"] == []
+
+
+@pytest.mark.proof
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rehearsed_life_differs_in_no_property(folder, name):
+    request = Request(name=name, environments=folder, experiments=ROOT / "experiments")
+
+    rehearsal = rehearse(request, print)
+
+    assert [step.found for step in rehearsal.steps if step.failed] == []
+    assert {item.logical_id: item.differs for item in rehearsal.resources if item.differs} == {}
+    assert sum(len(item.held) for item in rehearsal.resources) > 0
