@@ -598,8 +598,9 @@ def _outlived(seen: Seen, guarded: Guarded) -> Iterator[tuple[datetime, str]]:
     if launched and launched + oldest <= seen.now:
         yield launched + oldest, f"an instance is older than {guarded.max_hours:g} hours"
     elif seen.alive_since and seen.alive_since + oldest <= seen.now:
-        yield seen.alive_since + oldest, (
-            f"instances have lived for {guarded.max_hours:g} hours, one after another, and the lease cannot be read"
+        yield (
+            seen.alive_since + oldest,
+            f"instances have lived for {guarded.max_hours:g} hours, one after another, and the lease cannot be read",
         )
     ends = seen.block_ends
     used = bool(ours or seen.desired or seen.live)
@@ -634,9 +635,12 @@ def _misused(seen: Seen, guarded: Guarded, lease: Lease) -> Iterator[tuple[datet
     ours = _ours(seen)
     latest = max((one.launched for one in ours), default=seen.now)
     if count_excess_nodes(seen, guarded) and may_scale(seen):
-        yield latest, (
-            f"the node group wants {seen.desired} nodes and has {sum(one.up for one in ours)}, and the lease of run "
-            f"{lease.run} is for {lease.nodes}"
+        yield (
+            latest,
+            (
+                f"the node group wants {seen.desired} nodes and has {sum(one.up for one in ours)}, and the lease of "
+                f"run {lease.run} is for {lease.nodes}"
+            ),
         )
     # while EKS is at work, its description may show the new size and the old labels
     admitted = (_our_labels(lease.node_label), _our_labels(lease.former_label))

@@ -35,7 +35,8 @@ CALLS = (
     ("cloudwatch", "DescribeAlarms"),
     ("lambda", "GetFunctionConfiguration"),
     ("budgets", "DescribeBudget"),
-    ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),
+    ("budgets", "DescribeNotificationsForBudget"),
+    ("budgets", "DescribeSubscribersForNotification"),
 )
 """Service and operation of every call; GetCallerIdentity needs no right."""
 

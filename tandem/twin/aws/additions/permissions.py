@@ -27,8 +27,12 @@ NEEDS = {
     tagging: ("_RESOURCE_TAG_COLLECTORS", "resource_tags"),
 }
 
-_VIEWS = {"budgets:DescribeBudget", "budgets:DescribeBudgets", "budgets:DescribeNotificationsForBudget",
-          "budgets:DescribeSubscribersForNotification"}
+_VIEWS = {
+    "budgets:DescribeBudget",
+    "budgets:DescribeBudgets",
+    "budgets:DescribeNotificationsForBudget",
+    "budgets:DescribeSubscribersForNotification",
+}
 _namespace: ContextVar[str] = ContextVar("of the metrics that this request publishes", default="")
 _caller: ContextVar[str] = ContextVar("access key of this request", default="")
 
