@@ -26,6 +26,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
@@ -35,6 +37,7 @@ from servers_apart import twin  # noqa: E402
 
 sys.path.remove(str(Path(__file__).resolve().parent))  # this file bears the name of the tool's own package
 
+from tandem.bench import manifest  # noqa: E402
 from tandem.bench.fault import BenchError, WorldError  # noqa: E402
 from tandem.bench.llmperf import source, table, tokenizer  # noqa: E402
 from tandem.bench.llmperf.run import Server, Session  # noqa: E402
@@ -143,6 +146,8 @@ def _record(out: Path, blocks: Mapping[str, str]) -> None:
     shutil.rmtree(RUNS, ignore_errors=True)
     # what programs printed names this machine's folders
     shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json"))
+    for run in RUNS.glob("*/tandem"):  # its flags name this machine's folders too, and serve to resume it alone
+        manifest.write(run, msgspec.structs.replace(manifest.read(run), flags={}))
     for name, block in blocks.items():
         write_between(f"llmperf {name}", block)
 
