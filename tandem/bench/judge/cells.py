@@ -30,15 +30,12 @@ from tandem.bench.judge.interval import (
     pool_round_noise,
 )
 from tandem.bench.judge.observations import UNKNOWN, Observations
-from tandem.bench.judge.pairs import JUDGED, Grouped, Pairs
+from tandem.bench.judge.pairs import DECIDING, JUDGED, Grouped, Pairs
 from tandem.bench.judge.power import Asked, detectable, prompts_to_decide, rounds_to_decide, spread
 from tandem.bench.judge.ratio import exp, make_ratio
 from tandem.bench.judge.tails import TailEstimate, TailVerdict, WordLimits, estimate_tails, pool_tails, weigh_tails
 from tandem.bench.judge.worth import worthless
 from tandem.bench.quantiles import Values
-
-TAILED = "e2e_ms"
-"""The metric whose mean and 90th percentile are judged beside its median: what a user waits for."""
 
 
 def cells(seen: Observations, controls: Controls, *, margin: float, level: float = LEVEL) -> tuple[Cell, ...]:
@@ -130,7 +127,7 @@ def _measured(grouped: Grouped, variant: str, controls: Controls, level: float) 
                 floor=None if floor is None else max(floor, 1.0),
                 barred=void or failures.barred(cell, baseline, variant) or because.few_rounds(rounds),
                 found=found, noise=noise[metric], tails=estimate_tails(pairs, found, noise[metric], level)
-                if found is not None and metric == TAILED else (),
+                if found is not None and metric == DECIDING else (),
                 absent="" if found else because.absent(*tallies, cell, metric, len(pairs.logs)),
             )  # fmt: skip
 
@@ -182,8 +179,7 @@ def _judged(some: Sequence[_Measured], margin: float, level: float) -> Iterator[
     words = [_word(each, each.found, told=sure, margin=asked.margin) for each, sure in zip(some, told, strict=True)]
     spoken = [_speak_tails(each, of_tails, asked.margin, level) for each in some]
     weighed = _weigh(some, words, spoken, asked.margin, level)
-    decided = ["same" if left.opposition else left.word for left in weighed]  # no number of prompts mends a tail
-    further = _further(some, decided, asked)
+    further = _further(some, weighed, asked)
     for place, left in enumerate(weighed):
         yield _Judged(
             left.word, tests, float(adjusted[place]), bool(told[place]), words[place], left.opposition, spoken[place],
@@ -240,9 +236,15 @@ def _weigh(
     ]  # fmt: skip
 
 
-def _further(some: Sequence[_Measured], words: Sequence[Word], asked: Asked) -> list[tuple[int | None, int | None]]:
-    """Return how many prompts, and how many rounds, would decide each cell that is open."""
-    open_ = [place for place, word in enumerate(words) if word == "no evidence" and not some[place].barred]
+def _further(
+    some: Sequence[_Measured], weighed: Sequence[TailVerdict], asked: Asked
+) -> list[tuple[int | None, int | None]]:
+    """Return how many prompts, and how many rounds, would decide each cell that is open; no number mends a tail."""
+    open_ = [
+        place
+        for place, left in enumerate(weighed)
+        if left.word == "no evidence" and not left.opposition and not some[place].barred
+    ]
     spreads = [spread(some[place].pairs, found) for place in open_ if (found := some[place].found)]
     plans = prompts_to_decide(spreads, asked.of(open_)), rounds_to_decide(spreads, asked.of(open_))
     further: list[tuple[int | None, int | None]] = [(None, None)] * len(some)

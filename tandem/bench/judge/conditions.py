@@ -15,10 +15,9 @@ from tandem.bench.columns import Whole
 from tandem.bench.host import MOST_CPU, MOST_LAG_S
 from tandem.bench.judge.course import Course, beyond, changed, first_round
 from tandem.bench.judge.form import MARGIN, Check, MarkedRound
-from tandem.bench.judge.headline import DECIDING
 from tandem.bench.judge.interval import FEWEST_STARTS, Estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
-from tandem.bench.judge.pairs import Grouped
+from tandem.bench.judge.pairs import DECIDING, Grouped
 from tandem.bench.rounds import RoundLoad
 
 LEAST_S = 1.0

@@ -16,9 +16,9 @@ import numpy as np
 
 from tandem.bench.columns import Mask, Whole
 from tandem.bench.judge.form import MARGIN, Check
-from tandem.bench.judge.headline import DECIDING
 from tandem.bench.judge.interval import FEWEST_ROUNDS, Estimate, estimate, interval_at
 from tandem.bench.judge.observations import Observations
+from tandem.bench.judge.pairs import DECIDING
 from tandem.bench.judge.ratio import exp
 from tandem.bench.quantiles import Values
 

@@ -35,14 +35,11 @@ from tandem.bench.judge.form import (
 )
 from tandem.bench.judge.interval import LEVEL, estimate
 from tandem.bench.judge.observations import UNKNOWN, Observations
-from tandem.bench.judge.pairs import Grouped
+from tandem.bench.judge.pairs import DECIDING, Grouped
 from tandem.bench.judge.ratio import ratio_of
 from tandem.bench.judge.survivors import Failures, more_often
 from tandem.bench.judge.words import number
 from tandem.bench.judge.worth import Broken, broken, worthless
-
-DECIDING = "e2e_ms"
-"""What a user waits for."""
 
 BESIDE = "tpot_ms"
 """What is said beside where answers are of other lengths: it does not grow with them."""

@@ -22,6 +22,9 @@ from tandem.metrics import CATALOGUE
 JUDGED = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
 """The metrics that have a cell in a verdict; each belongs to one request."""
 
+DECIDING = "e2e_ms"
+"""What a user waits for: it decides a verdict, and its mean and 90th percentile are judged beside its median."""
+
 
 class CellRequests(NamedTuple):
     """Requests of two arms in one class at one load, to prompts that both answered in the same round.
