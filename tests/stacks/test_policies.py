@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from assemblies import COMMITTED, ROOT, Synth, Template, Templates, environment, places, resources, variants
 from declared_environments import read_environments
+from wildcards import list_statements
 
 from tandem.spec.names import OWNER_TAG
 
@@ -153,23 +154,11 @@ def test_every_property_of_every_variant_is_linted_somewhere(stacks: Templates) 
     assert said[False] - said[True] == set()
 
 
-def statements(found: object) -> Iterator[dict[str, Any]]:
-    """Yield every policy statement anywhere in a template, key and bucket policies included."""
-    if isinstance(found, dict):
-        if "Effect" in found and "Action" in found:
-            yield found
-        for value in found.values():
-            yield from statements(value)
-    elif isinstance(found, list):
-        for value in found:
-            yield from statements(value)
-
-
 def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
     wide = {
         (name, action)
         for name, template in stacks.items()
-        for statement in statements(template)
+        for statement in list_statements(template)
         if statement["Effect"] == "Allow"
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
         if "*" in action
@@ -189,7 +178,7 @@ def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> N
         for template in stacks.values()
         for found in template["Resources"].values()
         if found["Type"] not in {"AWS::IAM::ManagedPolicy", "AWS::EC2::VPCEndpoint"}
-        for statement in statements(found)
+        for statement in list_statements(found)
         if statement["Effect"] == "Allow" and statement.get("Resource") in ("*", ["*"])
         for action in ([statement["Action"]] if isinstance(statement["Action"], str) else statement["Action"])
     }

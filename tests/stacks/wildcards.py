@@ -18,22 +18,23 @@ def list_wildcards(template: dict[str, Any], place: Environment) -> Iterator[tup
     for resource in resources.values():
         if resource["Type"] == "AWS::IAM::ManagedPolicy":
             continue
-        for statement in _statements(resource):
+        for statement in list_statements(resource):
             actions = statement["Action"]
             for text in _texts(statement, resources):
                 if "*" in text:
                     yield frozenset([actions] if isinstance(actions, str) else actions), _spell(text, place)
 
 
-def _statements(value: object) -> Iterator[Statement]:
+def list_statements(value: object) -> Iterator[Statement]:
+    """Yield every policy statement anywhere in a template, key and bucket policies included."""
     if isinstance(value, dict):
         if "Effect" in value and "Action" in value:
             yield value
         for part in value.values():
-            yield from _statements(part)
+            yield from list_statements(part)
     elif isinstance(value, list):
         for part in value:
-            yield from _statements(part)
+            yield from list_statements(part)
 
 
 def _texts(value: Any, resources: dict[str, Any]) -> Iterator[str]:
