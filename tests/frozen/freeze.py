@@ -1,0 +1,193 @@
+"""Golden files of what a user, an account or stored data meets: written by `--write`, compared by test_frozen.py.
+
+`python tests/frozen/freeze.py --write [SECTION ...]` writes them anew; then `git diff tests/frozen` is the change.
+Never written anew: `runs/` and `objects_59a2544.json`, which commit 59a2544 wrote and later readers must read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), str(ROOT / "tests" / "commands")]
+
+from bench_cli import without_page  # noqa: E402 - the paths stand above
+
+from tandem.cli import main  # noqa: E402
+
+ENVIRONMENTS = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge", "customer-keys", "private-charts")
+RUNS = {
+    "measured": ROOT / "tests" / "watch" / "measured" / "run",
+    "ngram": ROOT / "tests" / "benchmarks" / "real_run" / "ngram",
+    "faults": FOLDER / "runs" / "faults",
+    "restarts": FOLDER / "runs" / "restarts",
+}
+ASSET = re.compile(r"(?<!sha256:)\b[0-9a-f]{64}\b")
+TAG = re.compile(r"-(tools|llmperf):([0-9a-f]{16})\b")
+Golden = dict[str, str]  # file below this folder to its text
+
+
+def name_digests(text: str) -> str:
+    """Replace what hashes sources: assets by their order in the text, image tags by their image."""
+    for image, tag in set(TAG.findall(text)):
+        text = re.sub(rf"\b{tag}\b", f"<{image}-tag>", text)
+    for number, digest in enumerate(dict.fromkeys(ASSET.findall(text)), 1):
+        text = text.replace(digest, f"<asset-{number}>")
+    return text
+
+
+def dump_json(value: Any) -> str:
+    """Return JSON with sorted keys."""
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def format_template(template: Mapping[str, Any]) -> str:
+    """Return a template with one resource a line, by logical id."""
+    resources = sorted(template["Resources"].items())
+    rest = {key: value for key, value in sorted(template.items()) if key != "Resources"}
+    lines = [f"{json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in [*resources, *rest.items()]]
+    return name_digests("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def freeze_templates(templates: Mapping[str, Mapping[str, Any]]) -> Golden:
+    """Return one file for each stack of ENVIRONMENTS, and the list of all logical ids.
+
+    Args:
+        templates: by name of the stack; stacks of other environments are left out.
+    """
+    mine = {name: template for name, template in sorted(templates.items()) if name.rpartition("-")[0] in ENVIRONMENTS}
+    files = {f"templates/{name}.json": format_template(template) for name, template in mine.items()}
+    ids = [f"{name} {id_} {found['Type']}" for name, one in mine.items() for id_, found in one["Resources"].items()]
+    return {**files, "logical_ids.txt": "\n".join(sorted(ids)) + "\n"}
+
+
+def freeze_manifests() -> Golden:
+    """Return a digest of every file below manifests/."""
+    paths = sorted(path for path in (ROOT / "manifests").rglob("*") if path.is_file())
+    lines = [
+        f"{hashlib.sha256(name_digests(path.read_text()).encode()).hexdigest()} {path.relative_to(ROOT)}\n"
+        for path in paths
+    ]
+    return {"manifests.txt": "".join(lines)}
+
+
+def freeze_artifact_keys() -> Golden:
+    """Return the key and its fields of each variant of each experiment."""
+    from tandem.spec.catalogue import catalogue  # noqa: PLC0415 - of this section alone
+    from tandem.spec.load import load  # noqa: PLC0415
+    from tandem.spec.variant_key import artifact_key  # noqa: PLC0415
+
+    declared = load(ROOT / "environments", ROOT / "experiments").experiments
+    keys = {
+        f"{name} {variant.name}": artifact_key(file.experiment, variant, catalogue())
+        for name, file in sorted(declared.items())
+        if file.experiment
+        for variant in file.experiment.all_variants()
+    }
+    return {"artifact_keys.json": dump_json({name: {"key": key.name, **key.as_fields()} for name, key in keys.items()})}
+
+
+def run_command(argv: list[str], folder: Path) -> dict[str, Any]:
+    """Run `tandem` in this process and in a folder; what it printed, without the folder's and this machine's paths."""
+    out, errors, before = io.StringIO(), io.StringIO(), Path.cwd()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), variables(COLUMNS="80"):
+        os.chdir(folder)
+        try:
+            code = main(argv)
+        except SystemExit as end:
+            code = end.code
+        finally:
+            os.chdir(before)
+    streams = {"out": out.getvalue(), "err": errors.getvalue()}
+    for path, name in ((folder, "<folder>"), (ROOT, "<root>"), (Path.home(), "<home>")):
+        streams = {key: text.replace(str(path), name) for key, text in streams.items()}
+    return {"exit_code": code, **streams}
+
+
+@contextlib.contextmanager
+def variables(**changes: str) -> Iterator[None]:
+    """Set variables of this process for a while; what AWS's clients read is taken out."""
+    before = dict(os.environ)
+    for name in [name for name in before if name.startswith("AWS_")]:
+        del os.environ[name]
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def freeze_run(name: str, folder: Path) -> Golden:
+    """Return summary, verdict and printed report of a recorded run.
+
+    Args:
+        name: of RUNS.
+        folder: an empty one, to copy the run to.
+    """
+    copy = folder / name
+    shutil.copytree(RUNS[name], copy)
+    with without_page():
+        printed = run_command(["bench", "report", name], folder)
+    files = {file: dump_json(json.loads((copy / file).read_text())) for file in ("summary.json", "verdict.json")}
+    text = f"{printed['out']}{printed['err']}exit code {printed['exit_code']}\n"
+    return {f"verdicts/{name}/{file}": body for file, body in {**files, "report.txt": text}.items()}
+
+
+def freeze_runs() -> Golden:
+    """Return what is said of every run of RUNS."""
+    files: Golden = {}
+    for name in RUNS:
+        with tempfile.TemporaryDirectory() as folder:
+            files |= freeze_run(name, Path(folder))
+    return files
+
+
+def synthesize() -> Golden:
+    """Synthesize ENVIRONMENTS alone; tests take the session's assembly instead."""
+    import assemblies  # noqa: PLC0415 - starts Node
+
+    import app  # noqa: PLC0415
+
+    environments = [place for place in assemblies.places() if place.name in ENVIRONMENTS]
+    hosts = [(environment, assemblies.hosted(environment)) for environment in environments]
+    with tempfile.TemporaryDirectory() as folder:
+        app.app(hosts, assemblies.inputs().catalogue, outdir=folder, validate=False).synth()
+        return freeze_templates(assemblies.templates(Path(folder)))
+
+
+SECTIONS: dict[str, Callable[[], Golden]] = {
+    "templates": synthesize,
+    "manifests": freeze_manifests,
+    "artifact_keys": freeze_artifact_keys,
+    "runs": freeze_runs,
+}
+
+
+def write_sections() -> None:
+    """Write the sections that the command line names, all where it names none."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", nargs="*", choices=list(SECTIONS), required=True, metavar="SECTION")
+    for section in parser.parse_args().write or SECTIONS:
+        for file, text in SECTIONS[section]().items():
+            path = FOLDER / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            print(path.relative_to(ROOT))  # noqa: T201 - a program
+
+
+if __name__ == "__main__":
+    write_sections()

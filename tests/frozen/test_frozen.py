@@ -1,0 +1,34 @@
+"""What a user, an account or stored data meets is as commit 59a2544 left it: see freeze.py, which writes the files.
+
+Templates are compared by tests/stacks/test_frozen_templates.py, which shares that folder's assembly.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import freeze
+
+
+def golden(files):
+    """The frozen texts of these files."""
+    return {name: (freeze.FOLDER / name).read_text() for name in files}
+
+
+@pytest.mark.parametrize("section", ["manifests", "artifact_keys"])
+def test_frozen_section_is_reproduced(section):
+    files = freeze.SECTIONS[section]()
+
+    assert files == golden(files)
+
+
+@pytest.mark.parametrize("name", freeze.RUNS)
+def test_recorded_run_gets_its_verdict(name, tmp_path):
+    files = freeze.freeze_run(name, tmp_path)
+
+    assert files == golden(files)

@@ -1,0 +1,38 @@
+"""Templates of five environments are as commit 59a2544 left them: tests/frozen/freeze.py writes the golden files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "frozen"))
+
+import freeze
+
+
+@pytest.fixture(scope="module")
+def files(stacks):
+    return freeze.freeze_templates(stacks)
+
+
+def test_no_template_comes_or_goes(files):
+    frozen = {f"templates/{path.name}" for path in (freeze.FOLDER / "templates").iterdir()}
+
+    assert {name for name in files if name.startswith("templates/")} == frozen
+
+
+def test_no_logical_id_comes_or_goes(files):
+    assert files["logical_ids.txt"] == (freeze.FOLDER / "logical_ids.txt").read_text()
+
+
+@pytest.mark.parametrize("environment", freeze.ENVIRONMENTS)
+def test_no_resource_changes(files, environment):
+    lines = {
+        name: (text.splitlines(), (freeze.FOLDER / name).read_text().splitlines())
+        for name, text in files.items()
+        if name.startswith(f"templates/{environment}-")
+    }
+
+    assert {name: sorted(set(now) ^ set(then)) for name, (now, then) in lines.items() if now != then} == {}
