@@ -26,6 +26,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "stacks"), 
 
 from bench_cli import without_page  # noqa: E402 - the paths stand above
 
+from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
 from tandem.cli import main  # noqa: E402
 
 ENVIRONMENTS = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge", "customer-keys", "private-charts")
@@ -37,6 +38,7 @@ RUNS = {
 }
 ASSET = re.compile(r"(?<!sha256:)\b[0-9a-f]{64}\b")
 TAG = re.compile(r"-(tools|llmperf):([0-9a-f]{16})\b")
+MOMENT = re.compile(r"[0-9-]{10}(?= or earlier)|^[0-9:]{8}(?= )", re.MULTILINE)
 Golden = dict[str, str]  # file below this folder to its text
 
 
@@ -100,13 +102,13 @@ def freeze_artifact_keys() -> Golden:
     return {"artifact_keys.json": dump_json({name: {"key": key.name, **key.as_fields()} for name, key in keys.items()})}
 
 
-def run_command(argv: list[str], folder: Path) -> dict[str, Any]:
-    """Run `tandem` in this process and in a folder; what it printed, without the folder's and this machine's paths."""
+def run_command(argv: list[str], folder: Path, run: Callable[[list[str]], int] = main) -> dict[str, Any]:
+    """Run `tandem`, or another program, in this process and a folder; what it printed, without this machine's paths."""
     out, errors, before = io.StringIO(), io.StringIO(), Path.cwd()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), variables(COLUMNS="80"):
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), variables(folder):
         os.chdir(folder)
         try:
-            code = main(argv)
+            code = run(argv)
         except SystemExit as end:
             code = end.code
         finally:
@@ -118,12 +120,13 @@ def run_command(argv: list[str], folder: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def variables(**changes: str) -> Iterator[None]:
-    """Set variables of this process for a while; what AWS's clients read is taken out."""
-    before = dict(os.environ)
+def variables(folder: Path) -> Iterator[None]:
+    """Set a width of 80, and hide this machine's AWS credentials, for a while."""
+    before, nowhere = dict(os.environ), str(folder / "no-such-file")
     for name in [name for name in before if name.startswith("AWS_")]:
         del os.environ[name]
-    os.environ.update(changes)
+    os.environ |= {"AWS_CONFIG_FILE": nowhere, "AWS_SHARED_CREDENTIALS_FILE": nowhere}
+    os.environ |= {"COLUMNS": "80", "AWS_EC2_METADATA_DISABLED": "true"}
     try:
         yield
     finally:
@@ -169,11 +172,56 @@ def synthesize() -> Golden:
         return freeze_templates(assemblies.templates(Path(folder)))
 
 
+def list_commands() -> Iterator[list[str]]:
+    """Yield the words of every command and verb, as the frozen help files name them."""
+    for path in sorted((FOLDER / "help").glob("*.txt")):
+        yield path.stem.split("_")
+
+
+def freeze_help() -> Golden:
+    """Return the help of every command that has a file below help/; a new command needs an empty one first."""
+    files: Golden = {}
+    for words in list_commands():
+        run = run_command([*words[1:], "--help"], ROOT, pod_main if words[0] == "artifacts" else main)
+        files[f"help/{'_'.join(words)}.txt"] = f"{run['out']}{run['err']}"
+    return files
+
+
+def freeze_mistake(name: str, folder: Path) -> dict[str, Any]:
+    """Make one mistake of mistakes.json in a folder with copies of environments/, experiments/ and a small run."""
+    mistake = json.loads((FOLDER / "mistakes.json").read_text())[name]
+    for source in ("environments", "experiments"):
+        shutil.copytree(ROOT / source, folder / source)
+    shutil.copytree(RUNS["restarts"], folder / "run")
+    for file, old, new in mistake.get("edits", ()):
+        path = folder / file
+        before = path.read_text() if path.exists() else ""
+        assert old in before, f"{name}: {file} has no {old!r}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(before.replace(old, new, 1) if old else before + new)
+    for file in mistake.get("removed", ()):
+        (folder / file).unlink()
+    result = run_command(mistake["argv"], folder)
+    streams = {key: MOMENT.sub("<moment>", result[key]).splitlines() for key in ("out", "err")}
+    return {"exit_code": result["exit_code"], **streams}
+
+
+def freeze_mistakes() -> Golden:
+    """Return what every mistake of mistakes.json is told."""
+    results = {}
+    for name in json.loads((FOLDER / "mistakes.json").read_text()):
+        with tempfile.TemporaryDirectory() as folder:
+            results[name] = freeze_mistake(name, Path(folder).resolve())
+    return {"mistakes_told.json": dump_json(results)}
+
+
 SECTIONS: dict[str, Callable[[], Golden]] = {
     "templates": synthesize,
     "manifests": freeze_manifests,
     "artifact_keys": freeze_artifact_keys,
     "runs": freeze_runs,
+    "help": freeze_help,
+    "mistakes": freeze_mistakes,
 }
 
 

@@ -5,6 +5,7 @@ Templates are compared by tests/stacks/test_frozen_templates.py, which shares th
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -32,3 +33,16 @@ def test_recorded_run_gets_its_verdict(name, tmp_path):
     files = freeze.freeze_run(name, tmp_path)
 
     assert files == golden(files)
+
+
+def test_every_command_says_its_help():
+    files = freeze.freeze_help()
+
+    assert files == golden(files)
+
+
+@pytest.mark.parametrize("name", json.loads((freeze.FOLDER / "mistakes.json").read_text()))
+def test_mistake_is_told_as_before(name, tmp_path):
+    frozen = json.loads((freeze.FOLDER / "mistakes_told.json").read_text())
+
+    assert freeze.freeze_mistake(name, tmp_path) == frozen[name]
